@@ -7,50 +7,53 @@ import pytest
 from testbed.exactly_once import cells
 from testbed.exactly_once.cells import KEPT, Kept
 from testbed.exactly_once.pages import page
-from testbed.exactly_once.patterns import ONCE, PATTERNS, Effects, Step, effects
-from testbed.exactly_once.payments import Payments
+from testbed.exactly_once.patterns import ONCE, SAYINGS, WORDS, Effects, effects, points
 from testbed.exactly_once.runs import Run, judged
+
+from dedup.errors import EvidenceError
+from dedup.workloads.services import Pattern, Step
+from dedup_runners.services.orders import Order
+from dedup_runners.services.payments import Payments
 
 PAGE = KEPT.parent / "exactly-once.md"
 EACH_ONCE = dict.fromkeys(range(1, 6), 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "after", "said"),
+    ("pattern", "after", "said"),
     [
         # S2: with no pattern, all that was done is done again.
-        ("nothing", Step.EMIT, (2, 2, 2)),
-        ("nothing", Step.OFFSET, ONCE),
+        (Pattern.NOTHING, Step.EMIT, (2, 2, 2)),
+        (Pattern.NOTHING, Step.OFFSET, ONCE),
         # The id and the row are written together; the call and the event are not in that transaction.
-        ("idempotent-consumer", Step.EMIT, (2, 1, 2)),
-        ("idempotent-consumer", Step.COMMIT, ONCE),
+        (Pattern.IDEMPOTENT_CONSUMER, Step.EMIT, (2, 1, 2)),
+        (Pattern.IDEMPOTENT_CONSUMER, Step.COMMIT, ONCE),
         # The row and the event are written together, and together again.
-        ("outbox", Step.OUTBOX, (2, 1, 1)),
-        ("outbox", Step.COMMIT, (2, 2, 2)),
-        ("idempotent-consumer-and-outbox", Step.OUTBOX, (2, 1, 1)),
-        ("idempotent-consumer-and-outbox", Step.COMMIT, ONCE),
+        (Pattern.OUTBOX, Step.OUTBOX, (2, 1, 1)),
+        (Pattern.OUTBOX, Step.COMMIT, (2, 2, 2)),
+        (Pattern.IDEMPOTENT_CONSUMER_AND_OUTBOX, Step.OUTBOX, (2, 1, 1)),
+        (Pattern.IDEMPOTENT_CONSUMER_AND_OUTBOX, Step.COMMIT, ONCE),
         # The event and the offset are written together; call and row are not.
-        ("kafka-transactions", Step.OFFSET_IN_KAFKA, (2, 2, 1)),
-        ("kafka-transactions", Step.COMMIT_KAFKA, ONCE),
+        (Pattern.KAFKA_TRANSACTIONS, Step.OFFSET_IN_KAFKA, (2, 2, 1)),
+        (Pattern.KAFKA_TRANSACTIONS, Step.COMMIT_KAFKA, ONCE),
         # S2's appendix: what comes first is done, and what comes second is lost.
-        ("idempotent-consumer-commits-early", Step.COMMIT, (1, 1, 0)),
-        ("idempotent-consumer-offset-early", Step.OFFSET, (1, 0, 1)),
-        ("outbox-offset-early", Step.OFFSET, (1, 0, 0)),
-        ("both-database-first", Step.COMMIT, (1, 1, 0)),
-        ("both-kafka-first", Step.COMMIT_KAFKA, (1, 0, 1)),
+        (Pattern.IDEMPOTENT_CONSUMER_COMMITS_EARLY, Step.COMMIT, (1, 1, 0)),
+        (Pattern.IDEMPOTENT_CONSUMER_OFFSET_EARLY, Step.OFFSET, (1, 0, 1)),
+        (Pattern.OUTBOX_OFFSET_EARLY, Step.OFFSET, (1, 0, 0)),
+        (Pattern.DATABASE_BEFORE_KAFKA, Step.COMMIT, (1, 1, 0)),
+        (Pattern.KAFKA_BEFORE_DATABASE, Step.COMMIT_KAFKA, (1, 0, 1)),
     ],
 )
 def test_what_is_done_for_good_stays_and_what_was_open_is_done_again(
-    name: str, after: Step, said: tuple[int, int, int]
+    pattern: Pattern, after: Step, said: tuple[int, int, int]
 ) -> None:
-    assert effects(PATTERNS[name], after) == said
+    assert effects(pattern, after) == said
 
 
-@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=lambda pattern: str(pattern.name))
-def test_a_pattern_loses_at_some_step_if_s2_shows_it_as_one_that_loses_and_else_at_none(pattern: object) -> None:
-    assert isinstance(pattern, type(PATTERNS["nothing"]))
-    loses = any(0 in effects(pattern, point) for point in pattern.points)
-    assert loses is pattern.loses
+@pytest.mark.parametrize("pattern", Pattern)
+def test_a_pattern_loses_at_some_step_if_s2_shows_it_as_one_that_loses_and_else_at_none(pattern: Pattern) -> None:
+    loses = any(0 in effects(pattern, point) for point in points(pattern))
+    assert loses is SAYINGS[pattern].loses
     assert effects(pattern, Step.TAKE) == ONCE, "nothing is done yet, and the order comes back"
     assert effects(pattern, pattern.steps[-1]) == ONCE, "all is done"
 
@@ -64,12 +67,12 @@ def test_the_order_that_was_struck_is_told_and_of_the_others_those_that_are_not_
     assert judged(EACH_ONCE, {**EACH_ONCE, 9: 1}, EACH_ONCE, EACH_ONCE).others == {9: Effects(0, 1, 0)}
 
 
-def kept(*runs: Run, name: str = "idempotent-consumer", at: Step = Step.EMIT) -> Kept:
-    return Kept(pattern=name, steps=PATTERNS[name].steps, versions=("Kafka 4.3.1",), cells={at: runs} if runs else {})
+def kept(*runs: Run, pattern: Pattern = Pattern.IDEMPOTENT_CONSUMER, at: Step = Step.EMIT) -> Kept:
+    return Kept(pattern=pattern, steps=pattern.steps, versions=("Kafka 4.3.1",), cells={at: runs} if runs else {})
 
 
 def row(found: str, point: Step) -> str:
-    return next(line for line in found.splitlines() if f". {point} |" in line)
+    return next(line for line in found.splitlines() if f". {WORDS[point]} |" in line)
 
 
 def test_a_cell_is_told_with_its_runs_and_is_bold_where_it_is_not_once() -> None:
@@ -99,27 +102,27 @@ def test_runs_are_missing_until_each_failure_point_has_enough(tmp_path: Path) ->
     assert list(some.cells) == [Step.TAKE, Step.EMIT], "in the order of the steps"
     assert some.versions == ("Kafka 4.3.1", "Kafka 4.4.0")
     some.write(tmp_path)
-    assert cells.read(PATTERNS["idempotent-consumer"], tmp_path) == some
-    assert list(cells.read(PATTERNS["nothing"], tmp_path).lacks(1)) == list(PATTERNS["nothing"].points)
+    assert cells.read(Pattern.IDEMPOTENT_CONSUMER, tmp_path) == some
+    assert list(cells.read(Pattern.NOTHING, tmp_path).lacks(1)) == list(points(Pattern.NOTHING))
 
 
 def test_runs_of_a_service_with_other_steps_are_not_added_to(tmp_path: Path) -> None:
     kept().model_copy(update={"steps": (Step.TAKE,)}).write(tmp_path)
-    with pytest.raises(cells.EvidenceError, match="other steps"):
-        cells.read(PATTERNS["idempotent-consumer"], tmp_path)
+    with pytest.raises(EvidenceError, match="other steps"):
+        cells.read(Pattern.IDEMPOTENT_CONSUMER, tmp_path)
 
 
 def test_the_payment_service_counts_each_call_of_each_order() -> None:
     payments = Payments()
     try:
-        for order in (1, 2, 2):
-            assert httpx.post(payments.url, json={"run": "a", "order": order}).status_code == httpx.codes.CREATED
-        assert payments.calls("a") == {1: 1, 2: 2}
-        assert payments.calls("b") == {}
+        orders = [Order(life, 0, value - 1, 0, value) for life, value in ((0, 1), (0, 2), (1, 2))]
+        for order in orders:
+            assert httpx.post(payments.url, json=order._asdict()).status_code == httpx.codes.CREATED
+        assert list(payments.calls) == orders
     finally:
         payments.close()
 
 
 def test_the_page_is_made_from_what_is_kept() -> None:
-    found = page([cells.read(pattern) for pattern in PATTERNS.values()])
+    found = page([cells.read(pattern) for pattern in Pattern])
     assert PAGE.read_text(encoding="utf-8") == found, "make it again: python -m testbed.exactly_once --page"

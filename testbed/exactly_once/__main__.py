@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from dedup.errors import EXIT_ERROR, DedupError
+from dedup.workloads.services import Pattern
 from testbed.exactly_once import cells, grounds, pages
-from testbed.exactly_once.patterns import PATTERNS, Pattern, Step
-from testbed.exactly_once.runs import ROOT, Ground, Run, make
+from testbed.exactly_once.patterns import CAPTURE, WORDS
+from testbed.exactly_once.runs import Ground, Run, make
 
 AT_ONCE: Final = 3
 """So many runs side by side: they wait for each other's parts more than they compute."""
@@ -23,14 +24,14 @@ AT_ONCE: Final = 3
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed.exactly_once", description="S2's patterns, killed")
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help=f"of {', '.join(PATTERNS)}; default: all")
+    parser.add_argument(
+        "patterns", nargs="*", metavar="PATTERN", type=Pattern, help=f"of {', '.join(Pattern)}; default: all"
+    )
     parser.add_argument("--runs", type=int, default=cells.RUNS, help="of each failure point, at least")
     parser.add_argument("--page", action="store_true", help="write the page from what is kept, and run nothing")
     asked = parser.parse_args(arguments)
-    if unknown := set(asked.patterns) - set(PATTERNS):
-        parser.error(f"no pattern {', '.join(sorted(unknown))}; there are {', '.join(PATTERNS)}")
     try:
-        wrong = [] if asked.page else _make([PATTERNS[name] for name in asked.patterns or PATTERNS], asked.runs)
+        wrong = [] if asked.page else _make(asked.patterns or list(Pattern), asked.runs)
         write()
     except DedupError as error:
         print(error, file=sys.stderr)
@@ -58,11 +59,11 @@ def _make_of(ground: Ground, pattern: Pattern, runs: int) -> list[DedupError]:
     missing = list(cells.read(pattern).lacks(runs))
     wrong = list[DedupError]()
     for at_once, points in (
-        (AT_ONCE, [point for point in missing if point is not Step.CAPTURE]),
-        (1, [point for point in missing if point is Step.CAPTURE]),
+        (AT_ONCE, [point for point in missing if point != CAPTURE]),
+        (1, [point for point in missing if point == CAPTURE]),
     ):
         with ThreadPoolExecutor(at_once) as pool:
-            made: dict[Future[Run], Step] = {
+            made: dict[Future[Run], str] = {
                 pool.submit(make, ground, pattern, point, f"run-{uuid.uuid4().hex[:12]}"): point for point in points
             }
             for each in as_completed(made):
@@ -72,13 +73,13 @@ def _make_of(ground: Ground, pattern: Pattern, runs: int) -> list[DedupError]:
                     wrong.append(error)
                     continue
                 cells.read(pattern).plus(made[each], run, grounds.versions(ground)).write()
-                print(f"{pattern.name}: killed after {made[each]}: {run.effects}", flush=True)
+                print(f"{pattern}: killed after {WORDS[made[each]]}: {run.effects}", flush=True)
     return wrong
 
 
 def write() -> None:
     """The page, as the runs are that are kept."""
-    (ROOT / "docs" / "exactly-once.md").write_text(pages.page(list(map(cells.read, PATTERNS.values()))), "utf-8")
+    (cells.ROOT / "docs" / "exactly-once.md").write_text(pages.page(list(map(cells.read, Pattern))), "utf-8")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dedup.errors import EvidenceError
-from testbed.exactly_once.patterns import PATTERNS, Pattern, Step
-from testbed.exactly_once.runs import ROOT, Run
+from dedup.workloads.services import Pattern, Step
+from testbed.exactly_once.patterns import points
+from testbed.exactly_once.runs import Run
 
+ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "docs" / "exactly-once"
 RUNS: Final = 5
 """Of each cell, at least."""
@@ -24,22 +26,22 @@ class Kept(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pattern: str
+    pattern: Pattern
     steps: tuple[Step, ...]
     versions: tuple[str, ...]
     """With which its runs were made."""
-    cells: dict[Step, tuple[Run, ...]] = {}
+    cells: dict[str, tuple[Run, ...]] = {}
 
-    def lacks(self, runs: int) -> Iterator[Step]:
+    def lacks(self, runs: int) -> Iterator[str]:
         """The failure points of the runs that are to be made yet, one for each run."""
-        for point in PATTERNS[self.pattern].points:
+        for point in points(self.pattern):
             yield from [point] * (runs - len(self.cells.get(point, ())))
 
-    def plus(self, point: Step, run: Run, versions: tuple[str, ...]) -> "Kept":
+    def plus(self, point: str, run: Run, versions: tuple[str, ...]) -> "Kept":
         """With one run more, made with these versions."""
         versions = tuple(dict.fromkeys((*self.versions, *versions)))
         cells = {**self.cells, point: (*self.cells.get(point, ()), run)}
-        ordered = {each: cells[each] for each in PATTERNS[self.pattern].points if each in cells}
+        ordered = {each: cells[each] for each in points(self.pattern) if each in cells}
         return self.model_copy(update={"versions": versions, "cells": ordered})
 
     def write(self, folder: Path = KEPT) -> None:
@@ -51,12 +53,12 @@ class Kept(BaseModel):
 
 def read(pattern: Pattern, folder: Path = KEPT) -> Kept:
     """What is kept of a pattern, maybe nothing yet. EvidenceError if that is of another service, or cannot be read."""
-    path = folder / f"{pattern.name}.json"
+    path = folder / f"{pattern}.json"
     if not path.exists():
-        return Kept(pattern=pattern.name, steps=pattern.steps, versions=())
+        return Kept(pattern=pattern, steps=pattern.steps, versions=())
     try:
         found = Kept.model_validate_json(path.read_bytes())
-        if (found.pattern, found.steps) != (pattern.name, pattern.steps):
+        if (found.pattern, found.steps) != (pattern, pattern.steps):
             raise ValueError("it is of another pattern, or of one with other steps")
     except (ValidationError, ValueError) as error:
         raise EvidenceError(

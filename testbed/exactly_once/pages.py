@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from dedup.workloads.services import Pattern
 from testbed.exactly_once.cells import KEPT, Kept
-from testbed.exactly_once.patterns import ONCE, PATTERNS, Effects, Pattern, Step, effects
-from testbed.exactly_once.runs import KILLED, ORDERS, Run
+from testbed.exactly_once.patterns import CAPTURE, ONCE, SAYINGS, WORDS, Effects, effects, points
+from testbed.exactly_once.runs import ORDERS, STRUCK, Run
 
 REMARKS: Final = "remarks.txt"
 """Beside the runs: what a person says of the differences."""
@@ -13,7 +14,7 @@ HEAD: Final = f"""# Exactly once, end to end
 
 Can an order be paid twice? A service takes orders from Kafka. For each it calls a payment service over HTTP, writes a
 row to PostgreSQL, emits an event, and commits the order's offset. It is killed (SIGKILL) right after one of its steps,
-at order {KILLED} of {ORDERS}, and another process comes back in its place. Then the three effects of that order are
+at order {STRUCK} of {ORDERS}, and another process comes back in its place. Then the three effects of that order are
 counted, each where it is: *calls* by the payment service, *rows* by the database, *events* by a reader of committed
 messages.
 
@@ -37,39 +38,39 @@ def _overview(kept: Sequence[Kept]) -> Iterator[str]:
     yield "| pattern | calls | rows | events | runs |"
     yield "| --- | --- | --- | --- | --- |"
     for each in kept:
-        found = [run.effects for point, runs in each.cells.items() if point is not Step.CAPTURE for run in runs]
+        found = [run.effects for point, runs in each.cells.items() if point != CAPTURE for run in runs]
         shown = " | ".join(spread(found)) if found else "– | – | –"
-        yield f"| {PATTERNS[each.pattern].title} | {shown} | {len(found)} |"
+        yield f"| {SAYINGS[each.pattern].title} | {shown} | {len(found)} |"
     yield ""
     if (remarks := KEPT / REMARKS).is_file():
         yield remarks.read_text(encoding="utf-8")
 
 
 def _of_pattern(kept: Kept) -> Iterator[str]:
-    pattern = PATTERNS[kept.pattern]
-    yield f"## {pattern.title}\n"
-    yield f"S2: {pattern.says}.\n"
+    pattern, saying = kept.pattern, SAYINGS[kept.pattern]
+    yield f"## {saying.title}\n"
+    yield f"`{pattern}`. S2: {saying.says}.\n"
     yield "| killed after | calls | rows | events | runs | S2: calls, rows, events |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for number, point in enumerate(pattern.points, 1):
+    for number, point in enumerate(points(pattern), 1):
         yield _row(number, pattern, point, kept.cells.get(point, ()))
     yield ""
-    yield from _notes(pattern, kept)
+    yield from _notes(kept)
     if kept.versions:
         yield f"Made with {', '.join(kept.versions)}.\n"
 
 
-def _row(number: int, pattern: Pattern, point: Step, runs: Sequence[Run]) -> str:
+def _row(number: int, pattern: Pattern, point: str, runs: Sequence[Run]) -> str:
     expected = effects(pattern, point)
     said = ", ".join(map(str, expected))
     if not runs:
-        return f"| {number}. {point} | – | – | – | 0 | {said} |"
+        return f"| {number}. {WORDS[point]} | – | – | – | 0 | {said} |"
     agrees = all(run.effects == expected for run in runs)
     told = said if agrees else f"**{said}: contradicted**"
-    return f"| {number}. {point} | {' | '.join(spread([run.effects for run in runs]))} | {len(runs)} | {told} |"
+    return f"| {number}. {WORDS[point]} | {' | '.join(spread([run.effects for run in runs]))} | {len(runs)} | {told} |"
 
 
-def _notes(pattern: Pattern, kept: Kept) -> Iterator[str]:
+def _notes(kept: Kept) -> Iterator[str]:
     """What the numbers of the order that was struck do not say."""
     runs = [(point, run) for point, of in kept.cells.items() for run in of]
     if aborted := [run for _, run in runs if run.aborted]:
@@ -79,9 +80,10 @@ def _notes(pattern: Pattern, kept: Kept) -> Iterator[str]:
         )
     others = [(point, run) for point, run in runs if run.others]
     for point in dict.fromkeys(point for point, _ in others):
-        which = [run for at, run in others if at is point]
+        which = [run for at, run in others if at == point]
         orders = ", ".join(f"order {order}: {_told(each)}" for order, each in which[0].others.items())
-        yield f"Killed after {point}: other orders are not once, too, in {len(which)} runs; in the first: {orders}.\n"
+        told = f"other orders are not once, too, in {len(which)} runs; in the first: {orders}"
+        yield f"Killed after {WORDS[point]}: {told}.\n"
     if others or not runs:
         return
     yield f"Every other order was called, is a row and is an event once, in each of these {len(runs)} runs.\n"

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from testbed.exactly_once import grounds
-from testbed.exactly_once.patterns import ONCE, PATTERNS, Step
+from testbed.exactly_once.patterns import CAPTURE, ONCE
 from testbed.exactly_once.runs import Ground, make
+
+from dedup.workloads.services import Pattern, Step
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -20,23 +22,23 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
 
 
 def test_without_a_pattern_all_three_effects_are_repeated(ground: Ground) -> None:
-    run = make(ground, PATTERNS["nothing"], Step.EMIT, "nothing")
+    run = make(ground, Pattern.NOTHING, Step.EMIT, "nothing")
     assert (run.effects, run.others) == ((2, 2, 2), {})
 
 
 def test_an_idempotent_consumer_that_commits_early_loses_the_event_and_its_twin_does_not(ground: Ground) -> None:
-    assert make(ground, PATTERNS["idempotent-consumer-commits-early"], Step.COMMIT, "early").effects == (1, 1, 0)
-    assert make(ground, PATTERNS["idempotent-consumer"], Step.COMMIT, "late").effects == ONCE
+    assert make(ground, Pattern.IDEMPOTENT_CONSUMER_COMMITS_EARLY, Step.COMMIT, "early").effects == (1, 1, 0)
+    assert make(ground, Pattern.IDEMPOTENT_CONSUMER, Step.COMMIT, "late").effects == ONCE
 
 
 def test_an_aborted_event_is_read_by_readers_of_uncommitted_messages_alone(ground: Ground) -> None:
-    run = make(ground, PATTERNS["kafka-transactions"], Step.OFFSET_IN_KAFKA, "transactions")
+    run = make(ground, Pattern.KAFKA_TRANSACTIONS, Step.OFFSET_IN_KAFKA, "transactions")
     assert (run.effects, run.aborted) == ((2, 2, 1), 1)
 
 
 def test_with_an_outbox_the_row_and_the_event_are_once_and_debezium_that_is_killed_repeats_the_event(
     ground: Ground,
 ) -> None:
-    both = PATTERNS["idempotent-consumer-and-outbox"]
+    both = Pattern.IDEMPOTENT_CONSUMER_AND_OUTBOX
     assert make(ground, both, Step.OUTBOX, "outbox").effects == (2, 1, 1)
-    assert make(ground, both, Step.CAPTURE, "capture").effects == (1, 1, 2)
+    assert make(ground, both, CAPTURE, "capture").effects == (1, 1, 2)

@@ -57,7 +57,7 @@ class Serving:
             lived = self.live(timeout_s)
             done = self.effects()[self._service.effect] if lived.reached_end else ()
         finally:
-            self._payments.close()
+            self.close()
         with suppress(PlatformError):  # what was read is complete; a topic left behind goes with its system
             self._admin.delete_topic(self._topic)
         self._record(done)
@@ -66,6 +66,10 @@ class Serving:
             life.model_copy(update={"processed": of_lives[number]}) for number, life in enumerate(lived.lives)
         )
         return lived.model_copy(update={"lives": lives, "processed": len(done)})
+
+    def close(self) -> None:
+        """End the payment service."""
+        self._payments.close()
 
     def live(self, timeout_s: float) -> Application:
         """Make the topic of events, and let the service live twice."""
