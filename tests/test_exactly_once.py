@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import httpx
 import pytest
 from testbed.exactly_once import cells
 from testbed.exactly_once.cells import KEPT, Kept
@@ -12,8 +11,6 @@ from testbed.exactly_once.runs import Run, judged
 
 from dedup.errors import EvidenceError
 from dedup.workloads.services import Pattern, Step
-from dedup_runners.services.orders import Order
-from dedup_runners.services.payments import Payments
 
 PAGE = KEPT.parent / "exactly-once.md"
 EACH_ONCE = dict.fromkeys(range(1, 6), 1)
@@ -110,17 +107,6 @@ def test_runs_of_a_service_with_other_steps_are_not_added_to(tmp_path: Path) -> 
     kept().model_copy(update={"steps": (Step.TAKE,)}).write(tmp_path)
     with pytest.raises(EvidenceError, match="other steps"):
         cells.read(Pattern.IDEMPOTENT_CONSUMER, tmp_path)
-
-
-def test_the_payment_service_counts_each_call_of_each_order() -> None:
-    payments = Payments()
-    try:
-        orders = [Order(life, 0, value - 1, 0, value) for life, value in ((0, 1), (0, 2), (1, 2))]
-        for order in orders:
-            assert httpx.post(payments.url, json=order._asdict()).status_code == httpx.codes.CREATED
-        assert list(payments.calls) == orders
-    finally:
-        payments.close()
 
 
 def test_the_page_is_made_from_what_is_kept() -> None:

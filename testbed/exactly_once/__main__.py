@@ -18,7 +18,7 @@ from testbed.exactly_once import cells, grounds, pages
 from testbed.exactly_once.patterns import CAPTURE, WORDS
 from testbed.exactly_once.runs import Ground, Run, make
 
-AT_ONCE: Final = 3
+AT_ONCE: Final = 6
 """So many runs side by side: they wait for each other's parts more than they compute."""
 
 

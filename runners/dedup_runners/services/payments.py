@@ -13,6 +13,8 @@ from typing import Final
 from dedup_runners.services.orders import Order
 
 LOOPBACK: Final = "127.0.0.1"
+POLL_S: Final = 0.05
+"""So long it may take until it has ended."""
 
 
 class Payments:
@@ -21,7 +23,7 @@ class Payments:
     def __init__(self) -> None:
         self._calls, self._lock = list[Order](), threading.Lock()
         self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, name="payments")
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), name="payments")
         self._thread.start()
 
     @property
