@@ -58,10 +58,6 @@ class Capture:
         self._lab.forget(self._kept)
         self._kept = self._start()
 
-    def check(self) -> None:
-        """PlatformError if the worker is gone."""
-        self._kept.check()
-
     def _exit_codes(self) -> list[int]:
         status = self._kept.status()
         return [each.code for each in status.exits] if status is not None else []
