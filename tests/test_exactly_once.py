@@ -86,6 +86,13 @@ def test_a_run_that_contradicts_s2_is_told_and_one_that_agrees_is_not() -> None:
     assert "contradicted" not in page([kept(Run(calls=2, rows=1, events=2))])
 
 
+def test_what_s2_says_itself_is_held_against_the_runs_where_its_rules_say_something_else() -> None:
+    early = Pattern.IDEMPOTENT_CONSUMER_COMMITS_EARLY
+    found = page([kept(Run(calls=2, rows=1, events=1), pattern=early, at=Step.ROW)])
+    assert row(found, Step.ROW).endswith("| **2** | 1 | 1 | 1 | **1, 0, 0: contradicted** |")
+    assert row(page([kept(pattern=early)]), Step.COMMIT).endswith("| 0 | 1, 1, 0 |")
+
+
 def test_other_orders_that_are_not_once_are_told() -> None:
     found = page([kept(Run(calls=2, rows=1, events=2, others={1: Effects(1, 1, 2)}))])
     assert "other orders are not once, too, in 1 runs; in the first: order 1: 1 calls, 1 rows, 2 events" in found

@@ -5,7 +5,7 @@ from typing import Final
 
 from dedup.workloads.services import Pattern
 from testbed.exactly_once.cells import KEPT, Kept
-from testbed.exactly_once.patterns import CAPTURE, ONCE, SAYINGS, WORDS, Effects, effects, points
+from testbed.exactly_once.patterns import CAPTURE, ONCE, SAYINGS, WORDS, Effects, points, said
 from testbed.exactly_once.runs import ORDERS, STRUCK, Run
 
 REMARKS: Final = "remarks.txt"
@@ -24,7 +24,8 @@ broker, one PostgreSQL, Debezium in Kafka Connect for the outbox, a payment serv
 counts only if the service was killed at that step, came back and committed the last offset, and if everything was read
 that was to come.
 
-"S2" is what follows from S2's rules for that step (`testbed/exactly_once/patterns.py`). **Bold** is what is not once.
+"S2" is what S2 says of that step, or what follows from its rules (`testbed/exactly_once/patterns.py`). **Bold** is what
+is not once, and what S2 says and the runs do not show: each such row is its own witness.
 """
 
 
@@ -61,12 +62,12 @@ def _of_pattern(kept: Kept) -> Iterator[str]:
 
 
 def _row(number: int, pattern: Pattern, point: str, runs: Sequence[Run]) -> str:
-    expected = effects(pattern, point)
-    said = ", ".join(map(str, expected))
+    expected = said(pattern, point)
+    words = ", ".join(map(str, expected))
     if not runs:
-        return f"| {number}. {WORDS[point]} | – | – | – | 0 | {said} |"
+        return f"| {number}. {WORDS[point]} | – | – | – | 0 | {words} |"
     agrees = all(run.effects == expected for run in runs)
-    told = said if agrees else f"**{said}: contradicted**"
+    told = words if agrees else f"**{words}: contradicted**"
     return f"| {number}. {WORDS[point]} | {' | '.join(spread([run.effects for run in runs]))} | {len(runs)} | {told} |"
 
 

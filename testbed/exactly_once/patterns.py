@@ -42,11 +42,15 @@ ONCE: Final = Effects(1, 1, 1)
 
 
 class Saying(NamedTuple):
-    """A pattern's title, what S2 says of it, and whether S2 shows it as one that loses."""
+    """A pattern's title, what S2 says of it, and whether S2 shows it as one that loses.
+
+    `claims`: what S2 says itself of a failure point, where that is not what follows from its rules.
+    """
 
     title: str
     says: str
     loses: bool = False
+    claims: Mapping[str, Effects] = {}
 
 
 SAYINGS: Final[Mapping[Pattern, Saying]] = {
@@ -73,6 +77,7 @@ SAYINGS: Final[Mapping[Pattern, Saying]] = {
         "if the database's transaction precedes the event, and the service fails before it is committed, the "
         "database's writes are lost, for the order is marked as consumed",
         loses=True,
+        claims={Step.ROW: Effects(1, 0, 0)},
     ),
     Pattern.IDEMPOTENT_CONSUMER_OFFSET_EARLY: Saying(
         "Idempotent consumer, the offset is committed before the database",
@@ -96,6 +101,11 @@ SAYINGS: Final[Mapping[Pattern, Saying]] = {
         loses=True,
     ),
 }
+
+
+def said(pattern: Pattern, after: str) -> Effects:
+    """What S2 says of an order at that failure point: itself, or by its rules."""
+    return SAYINGS[pattern].claims.get(after, effects(pattern, after))
 
 
 def points(pattern: Pattern) -> tuple[str, ...]:
