@@ -83,7 +83,7 @@ def test_a_cell_is_told_with_its_runs_and_is_bold_where_it_is_not_once() -> None
 def test_a_run_that_contradicts_s2_is_told_and_one_that_agrees_is_not() -> None:
     found = page([kept(Run(calls=2, rows=1, events=2), Run(calls=2, rows=0, events=2))])
     assert row(found, Step.EMIT).endswith("| **2** | **0 to 1** | **2** | 2 | **2, 1, 2: contradicted** |")
-    assert "contradicted" not in page([kept(Run(calls=2, rows=1, events=2))])
+    assert "contradicted" not in row(page([kept(Run(calls=2, rows=1, events=2))]), Step.EMIT)
 
 
 def test_what_s2_says_itself_is_held_against_the_runs_where_its_rules_say_something_else() -> None:
