@@ -6,7 +6,7 @@ import pytest
 from testbed.exactly_once import cells
 from testbed.exactly_once.cells import KEPT, Kept
 from testbed.exactly_once.pages import page
-from testbed.exactly_once.patterns import ONCE, SAYINGS, WORDS, Effects, effects, points
+from testbed.exactly_once.patterns import CAPTURE, ONCE, SAYINGS, WORDS, Effects, effects, points
 from testbed.exactly_once.runs import Run, judged
 
 from dedup.errors import EvidenceError
@@ -64,11 +64,11 @@ def test_the_order_that_was_struck_is_told_and_of_the_others_those_that_are_not_
     assert judged(EACH_ONCE, {**EACH_ONCE, 9: 1}, EACH_ONCE, EACH_ONCE).others == {9: Effects(0, 1, 0)}
 
 
-def kept(*runs: Run, pattern: Pattern = Pattern.IDEMPOTENT_CONSUMER, at: Step = Step.EMIT) -> Kept:
+def kept(*runs: Run, pattern: Pattern = Pattern.IDEMPOTENT_CONSUMER, at: str = Step.EMIT) -> Kept:
     return Kept(pattern=pattern, steps=pattern.steps, versions=("Kafka 4.3.1",), cells={at: runs} if runs else {})
 
 
-def row(found: str, point: Step) -> str:
+def row(found: str, point: str) -> str:
     return next(line for line in found.splitlines() if f". {WORDS[point]} |" in line)
 
 
@@ -91,6 +91,11 @@ def test_what_s2_says_itself_is_held_against_the_runs_where_its_rules_say_someth
     found = page([kept(Run(calls=2, rows=1, events=1), pattern=early, at=Step.ROW)])
     assert row(found, Step.ROW).endswith("| **2** | 1 | 1 | 1 | **1, 0, 0: contradicted** |")
     assert row(page([kept(pattern=early)]), Step.COMMIT).endswith("| 0 | 1, 1, 0 |")
+
+
+def test_s2_says_nothing_of_change_data_capture_that_dies_and_is_not_contradicted() -> None:
+    found = page([kept(Run(calls=1, rows=1, events=2), pattern=Pattern.OUTBOX, at=CAPTURE)])
+    assert row(found, CAPTURE) == "| 8. Debezium emits the event | 1 | 1 | **2** | 1 | says nothing |"
 
 
 def test_other_orders_that_are_not_once_are_told() -> None:

@@ -63,10 +63,10 @@ def _of_pattern(kept: Kept) -> Iterator[str]:
 
 def _row(number: int, pattern: Pattern, point: str, runs: Sequence[Run]) -> str:
     expected = said(pattern, point)
-    words = ", ".join(map(str, expected))
+    words = "says nothing" if point == CAPTURE else ", ".join(map(str, expected))
     if not runs:
         return f"| {number}. {WORDS[point]} | – | – | – | 0 | {words} |"
-    agrees = all(run.effects == expected for run in runs)
+    agrees = point == CAPTURE or all(run.effects == expected for run in runs)
     told = words if agrees else f"**{words}: contradicted**"
     return f"| {number}. {WORDS[point]} | {' | '.join(spread([run.effects for run in runs]))} | {len(runs)} | {told} |"
 
