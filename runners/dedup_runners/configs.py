@@ -138,7 +138,7 @@ class Beside(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    database: str = Field(description="its URL, without a password")
+    database: str = Field(description="its URL; it names the file that has the password (`passfile`)")
     psql: Path = Field(description="PostgreSQL's own client, by which the tester asks")
     driver: Path = Field(description="the folder with the service's driver, psycopg")
 

@@ -11,7 +11,7 @@ import pytest
 from tests.runners.mock_brokers import mock_cluster
 
 from dedup.errors import PlatformError
-from dedup_runners.services import events
+from dedup_runners.services import databases, events
 from dedup_runners.services.databases import Database
 from dedup_runners.services.orders import Order
 from dedup_runners.services.payments import Payments
@@ -74,6 +74,23 @@ def test_what_the_database_refuses_is_an_error_in_its_words(tmp_path: Path) -> N
     refuses = client(tmp_path, "cat >/dev/null; echo 'ERROR:  relation \"payments\" does not exist' >&2; exit 3")
     with pytest.raises(PlatformError, match=r'PostgreSQL: got ERROR: +relation "payments" does not exist'):
         Database("postgresql://a@b/c", refuses).rows("run-1")
+
+
+def test_a_client_that_does_not_end_or_is_not_there_is_an_error_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "ANSWER_S", 0.2)
+    with pytest.raises(
+        PlatformError, match=r"^PostgreSQL: got no end within 0\.2 s; it answers the tester; read its log$"
+    ):
+        Database("postgresql://a@b/c", client(tmp_path, "exec sleep 60")).rows("run-1")
+    with pytest.raises(PlatformError, match="PostgreSQL: got No such file or directory"):
+        Database("postgresql://a@b/c", tmp_path / "none").rows("run-1")
+
+
+def test_the_password_is_in_the_file_that_the_url_names(tmp_path: Path) -> None:
+    (tmp_path / "pass file").write_text("*:*:*:*:secret\n")
+    assert Database(f"postgresql://a@b/c?passfile={tmp_path}/pass%20file", tmp_path).password == "secret"
 
 
 def test_the_payment_service_counts_each_call_of_each_order() -> None:

@@ -20,6 +20,7 @@ from dedup_lab.systems.jvms import Jvm
 from dedup_lab.systems.keepers import Kept
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
+from dedup_lab.systems.postgres import write_secret
 from dedup_runners.services.databases import Database
 from dedup_runners.waiting import until
 
@@ -29,6 +30,8 @@ STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
 NAME: Final = "connect"
 OFFSETS: Final = "offsets"
 """The file in which the worker stores its position, every minute, as is Kafka Connect's default."""
+SECRET: Final = "secret.properties"
+"""The file with the database's password."""
 READY_S: Final = 120.0
 
 
@@ -71,10 +74,14 @@ class Capture:
             "offset.storage.file.filename": self._folder / OFFSETS,
             "plugin.discovery": "service_load",
             "listeners": f"http://{LOOPBACK}:{port}",
+            "config.providers": "file",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+            "config.providers.file.param.allowed.paths": self._folder / SECRET,
         }
+        write_secret(self._folder / SECRET, f"password={self._database.password}\n")
         paths = [
             _written(self._folder / "worker.properties", worker),
-            _written(self._folder / "outbox.properties", _connector(self._database)),
+            _written(self._folder / "outbox.properties", _connector(self._database, self._folder / SECRET)),
         ]
         self._starts += 1
         name = f"{NAME}-{self._starts}"
@@ -88,7 +95,8 @@ class Capture:
         return kept
 
 
-def _connector(database: Database) -> dict[str, object]:
+def _connector(database: Database, secret: Path) -> dict[str, object]:
+    """Its settings. They name the file with the password (KIP-297), for the worker shows settings to who asks."""
     at = urlsplit(database.url)
     return {
         "name": "outbox",
@@ -97,7 +105,7 @@ def _connector(database: Database) -> dict[str, object]:
         "database.hostname": at.hostname,
         "database.port": at.port,
         "database.user": at.username,
-        "database.password": "none",
+        "database.password": f"${{file:{secret}:password}}",
         "database.dbname": at.path.strip("/"),
         "plugin.name": "pgoutput",
         "publication.autocreate.mode": "filtered",

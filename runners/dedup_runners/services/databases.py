@@ -6,11 +6,11 @@ router reads.
 """
 
 import csv
-import subprocess
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
-from dedup.errors import PlatformError, one_line
+from dedup_runners.commands import answer
 from dedup_runners.services.orders import Order
 
 ANSWER_S: Final = 60.0
@@ -23,10 +23,19 @@ CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetyp
 
 
 class Database(NamedTuple):
-    """A server, by its URL, and PostgreSQL's client for it."""
+    """A server, by its URL, and PostgreSQL's client for it.
+
+    The URL has no password: its `passfile` names the file that has it, as PostgreSQL's clients read it.
+    """
 
     url: str
     psql: Path
+
+    @property
+    def password(self) -> str:
+        """What that file says; for those who cannot read it themselves."""
+        (path,) = parse_qs(urlsplit(self.url).query)["passfile"]
+        return Path(path).read_text(encoding="utf-8").strip().rpartition(":")[2]
 
     def make_tables(self) -> None:
         self.ask(TABLES)
@@ -45,20 +54,13 @@ class Database(NamedTuple):
     def ask(self, sql: str, **values: str) -> list[list[str]]:
         """The rows of an answer, as text; `:'name'` stands for a value. PlatformError in PostgreSQL's own words."""
         given = [each for value in values.items() for each in ("-v", "=".join(value))]
-        quiet = ["-X", "-q", "-t", "--csv", "-v", "ON_ERROR_STOP=1"]
-        done = subprocess.run(
+        quiet = ["-w", "-X", "-q", "-t", "--csv", "-v", "ON_ERROR_STOP=1"]
+        found = answer(
             [str(self.psql), self.url, *quiet, *given],
-            input=sql,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=ANSWER_S,
+            where="PostgreSQL",
+            rule="it answers the tester",
+            todo="read its log",
+            timeout_s=ANSWER_S,
+            said=sql,
         )
-        if done.returncode != 0:
-            raise PlatformError(
-                where="PostgreSQL",
-                got=one_line(done.stderr)[-300:] or f"exit code {done.returncode}",
-                rule="it answers the tester",
-                todo="read its log",
-            )
-        return list(csv.reader(done.stdout.splitlines()))
+        return list(csv.reader(found.splitlines()))
