@@ -1,6 +1,5 @@
 """What runs stand on, started once for many of them: Kafka, PostgreSQL and Debezium."""
 
-import importlib.metadata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +34,5 @@ def versions(ground: Ground) -> tuple[str, ...]:
         "PostgreSQL": server,
         "Debezium": debezium.VERSION,
         "confluent-kafka": ck.__version__,
-        "dedup": importlib.metadata.version("dedup"),
     }
     return tuple(f"{name} {version}" for name, version in parts.items())

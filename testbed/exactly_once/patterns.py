@@ -41,16 +41,34 @@ class Effects(NamedTuple):
 ONCE: Final = Effects(1, 1, 1)
 
 
+class Claim(NamedTuple):
+    """What S2 says itself of the effects of an order that a service dies at; None: of that one it says nothing."""
+
+    calls: int | None = None
+    rows: int | None = None
+    events: int | None = None
+
+    def contradicts(self, found: Effects) -> bool:
+        """Whether what was found is not what it says."""
+        return any(said not in (None, seen) for said, seen in zip(self, found, strict=True))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{said} {name}" for name, said in self._asdict().items() if said is not None)
+
+
 class Saying(NamedTuple):
     """A pattern's title, what S2 says of it, and whether S2 shows it as one that loses.
 
-    `claims`: what S2 says itself of a failure point, where that is not what follows from its rules.
+    `claims`: what S2 says in so many words of failure points.
     """
 
     title: str
     says: str
     loses: bool = False
-    claims: Mapping[str, Effects] = {}
+    claims: Mapping[str, Claim] = {}
+
+
+_BEFORE_ITS_COMMIT: Final = (Step.TAKE, Step.BEGIN, Step.REMEMBER, Step.CALL, Step.ROW)
 
 
 SAYINGS: Final[Mapping[Pattern, Saying]] = {
@@ -77,7 +95,7 @@ SAYINGS: Final[Mapping[Pattern, Saying]] = {
         "if the database's transaction precedes the event, and the service fails before it is committed, the "
         "database's writes are lost, for the order is marked as consumed",
         loses=True,
-        claims={Step.ROW: Effects(1, 0, 0)},
+        claims=dict.fromkeys(_BEFORE_ITS_COMMIT, Claim(rows=0)),
     ),
     Pattern.IDEMPOTENT_CONSUMER_OFFSET_EARLY: Saying(
         "Idempotent consumer, the offset is committed before the database",
@@ -88,24 +106,22 @@ SAYINGS: Final[Mapping[Pattern, Saying]] = {
         "Transactional outbox, the offset is committed before the database",
         "if the service dies between the two, the database's writes and the event are lost",
         loses=True,
+        claims={Step.OFFSET: Claim(rows=0, events=0)},
     ),
     Pattern.DATABASE_BEFORE_KAFKA: Saying(
         "Idempotent consumer and Kafka transactions, the database commits first",
         "if the service fails between the two commits, the order comes back and is left alone: its event is never "
         "published",
         loses=True,
+        claims={Step.COMMIT: Claim(events=0)},
     ),
     Pattern.KAFKA_BEFORE_DATABASE: Saying(
         "Idempotent consumer and Kafka transactions, Kafka commits first",
         "if the service fails between the two commits, the order does not come back: the database's writes are lost",
         loses=True,
+        claims={Step.COMMIT_KAFKA: Claim(rows=0)},
     ),
 }
-
-
-def said(pattern: Pattern, after: str) -> Effects:
-    """What S2 says of an order at that failure point: itself, or by its rules."""
-    return SAYINGS[pattern].claims.get(after, effects(pattern, after))
 
 
 def points(pattern: Pattern) -> tuple[str, ...]:

@@ -1,20 +1,33 @@
 """What a service has done is read where it is: events to the end of their topic, rows by PostgreSQL's own client."""
 
 import json
+import socket
+import struct
 import urllib.request
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import confluent_kafka as ck
+import psutil
 import pytest
 from tests.runners.mock_brokers import mock_cluster
 
-from dedup.errors import PlatformError
+from dedup.errors import EXIT_ERROR, PlatformError
+from dedup.experiment.endpoints import Endpoints
+from dedup.workloads.consumer import Consumer
+from dedup.workloads.restart import End, RestartAt
+from dedup.workloads.services import Effect, Pattern, Service, Step
+from dedup_runners.clients.processing import Task
+from dedup_runners.clients.programs import started
+from dedup_runners.configs import Beside, ConsumerConfig
 from dedup_runners.services import databases, events
 from dedup_runners.services.databases import Database
 from dedup_runners.services.orders import Order
 from dedup_runners.services.payments import Payments
+from dedup_runners.waiting import until
+from dedup_runners.workloads.consumer import PROGRAM
 
 FIRST, SECOND = Order(0, 0, 7, 0, 8), Order(1, 0, 7, 0, 8)
 
@@ -91,6 +104,63 @@ def test_a_client_that_does_not_end_or_is_not_there_is_an_error_in_one_line(
 def test_the_password_is_in_the_file_that_the_url_names(tmp_path: Path) -> None:
     (tmp_path / "pass file").write_text("*:*:*:*:secret\n")
     assert Database(f"postgresql://a@b/c?passfile={tmp_path}/pass%20file", tmp_path).password == "secret"
+
+
+DRIVER = """
+class Error(Exception): pass
+def connect(url, autocommit):
+    import psutil
+    raise OSError(f"{__file__} {psutil.__file__}")
+"""
+
+
+def test_the_drivers_folder_is_behind_what_is_ours(tmp_path: Path) -> None:
+    """It has a psutil, too: not that one is imported, but ours; of the driver there is none but its own."""
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    (driver / "psutil.py").touch()
+    (driver / "psycopg.py").write_text(DRIVER)
+    task = Task(config=config_of(tmp_path, driver), end=(), until=3, timeout_s=5, payments="http://127.0.0.1:1/")
+    process = started(PROGRAM)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdin.write(task.model_dump_json().encode() + b"\n")
+    process.stdin.flush()
+    assert process.wait(60) == EXIT_ERROR
+    said = process.stderr.read().decode()
+    for each in (process.stdin, process.stdout, process.stderr):
+        each.close()
+    assert said.split()[-2:] == [str(driver / "psycopg.py"), psutil.__file__]
+
+
+def config_of(folder: Path, driver: Path) -> ConsumerConfig:
+    service = Service(pattern=Pattern.NOTHING, after=Step.CALL, effect=Effect.CALL)
+    nowhere = Endpoints(system="kafka", client_bootstrap="127.0.0.1:1", direct_bootstrap="127.0.0.1:1", brokers=[])
+    return ConsumerConfig(
+        run_id="run",
+        folder=folder,
+        endpoints=nowhere,
+        topic="topic",
+        library="confluent-kafka",
+        timeout_s=5,
+        consumer=Consumer(at=RestartAt(message=3), end=End.KILL, service=service),
+        beside=Beside(database="postgresql://a@b/c", psql=folder, driver=driver),
+    )
+
+
+def test_a_payment_whose_caller_dies_before_the_answer_counts_and_half_a_payment_does_not() -> None:
+    payments = Payments()
+    body = json.dumps(FIRST._asdict()).encode()
+    host, port = urlsplit(payments.url).hostname, urlsplit(payments.url).port
+    head = f"POST /payments HTTP/1.1\r\nHost: here\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    try:
+        for sent in (head + body[:-3], head + body):
+            with socket.create_connection((host, port), 20) as caller:
+                caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it dies: a reset
+                caller.sendall(sent)
+        until(lambda: payments.calls, 20, "the call has come")
+    finally:
+        payments.close()
+    assert payments.calls == (FIRST,)
 
 
 def test_the_payment_service_counts_each_call_of_each_order() -> None:

@@ -17,7 +17,6 @@ from dedup_lab import java
 from dedup_lab.caches import Progress
 from dedup_lab.systems import jars
 from dedup_lab.systems.jvms import Jvm
-from dedup_lab.systems.keepers import Kept
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
 from dedup_lab.systems.postgres import write_secret
@@ -43,7 +42,7 @@ class Capture:
         self._lab, self._database, self._jvm = lab, database, Jvm(java.find(), classpath)
         self._folder = lab.data(NAME)
         self._bootstrap, self._starts = endpoints.direct_bootstrap, 0
-        self._kept = self._start()
+        self.start()
 
     @property
     def stored_ns(self) -> int:
@@ -51,21 +50,22 @@ class Capture:
         offsets = self._folder / OFFSETS
         return offsets.stat().st_mtime_ns if offsets.exists() else 0
 
-    def kill(self) -> None:
-        """Kill the worker (SIGKILL), and start another one where this one had stored that it was."""
+    def kill(self) -> int:
+        """Kill the worker (SIGKILL), and wait until it is dead; its exit code. Then there is none, until `start`."""
         self._kept.check()
         status = self._kept.status()
         assert status is not None and status.pid is not None  # what `check` lets pass runs
         os.kill(status.pid, signal.SIGKILL)
         until(lambda: self._exit_codes() == [KILLED], READY_S, "Kafka Connect is dead")
         self._lab.forget(self._kept)
-        self._kept = self._start()
+        return KILLED
 
     def _exit_codes(self) -> list[int]:
         status = self._kept.status()
         return [each.code for each in status.exits] if status is not None else []
 
-    def _start(self) -> Kept:
+    def start(self) -> None:
+        """Start a worker where the last one had stored that it was."""
         (port,) = free(1)
         worker = {
             "bootstrap.servers": self._bootstrap,
@@ -85,14 +85,14 @@ class Capture:
         ]
         self._starts += 1
         name = f"{NAME}-{self._starts}"
-        kept = self._jvm.start(self._lab, name, FLAGS, "org.apache.kafka.connect.cli.ConnectStandalone", paths)
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        kept = self._kept = self._jvm.start(self._lab, name, FLAGS, main, paths)
 
         def reads() -> bool:
             kept.check()
             return bool(self._database.ask("SELECT 1 FROM pg_replication_slots WHERE active;"))
 
         until(reads, READY_S, "Debezium reads the database's log", 0.2)
-        return kept
 
 
 def _connector(database: Database, secret: Path) -> dict[str, object]:

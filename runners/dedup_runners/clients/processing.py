@@ -219,6 +219,8 @@ def life_of(task: Task) -> Life:
     """The life that is to be lived: with outputs, if it writes any, or that of a service."""
     life: Life
     if task.asked.service is not None:
+        assert task.config.beside is not None
+        sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
         life = importlib.import_module(SERVING).ServiceLife(task)
     elif task.asked.writes:
         life = importlib.import_module(WRITING).WritingLife(task)

@@ -4,7 +4,6 @@ What a service says of itself is not asked. Calls are counted by the payment ser
 database, and events by a reader of committed messages; one of the three is what this run processes messages by.
 """
 
-import os
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from dedup_runners.services import events
 from dedup_runners.services.databases import Database
 from dedup_runners.services.orders import Order, events_of
 from dedup_runners.services.payments import Payments
-from dedup_runners.workloads.consumer import PROGRAM, Lives
+from dedup_runners.workloads.consumer import Lives
 
 TYPES: Final = (np.int32, np.int32, np.int64, np.int64, np.int32, np.int32, np.int64)
 
@@ -44,9 +43,7 @@ class Serving:
         self._topic = events_of(config.topic)
         self._database = Database(config.beside.database, config.beside.psql)
         self._payments = Payments()
-        paths = [os.environ.get("PYTHONPATH", ""), str(config.beside.driver)]
-        program = PROGRAM.model_copy(update={"environment": {"PYTHONPATH": os.pathsep.join(filter(None, paths))}})
-        self._lives = Lives(config, end, recorder, log, program, payments=self._payments.url)
+        self._lives = Lives(config, end, recorder, log, payments=self._payments.url)
 
     def stop(self) -> None:
         self._lives.stop()
