@@ -1,10 +1,13 @@
 """S2's patterns: what its rules say of each kill, what a run's counts come to, and what the page says of them."""
 
+import signal
+import tempfile
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from testbed.exactly_once import __main__ as commands
 from testbed.exactly_once import cells, remarks
 from testbed.exactly_once.__main__ import side_by_side
 from testbed.exactly_once.cells import KEPT, Kept, Nothing
@@ -241,6 +244,21 @@ def test_runs_of_a_service_with_other_steps_are_not_added_to(tmp_path: Path) -> 
     kept().model_copy(update={"steps": (Step.TAKE,)}).write(tmp_path)
     with pytest.raises(EvidenceError, match="other steps"):
         cells.read(Pattern.IDEMPOTENT_CONSUMER, tmp_path)
+
+
+def test_who_is_told_to_end_takes_its_folder_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def struck(*_: object) -> list[DedupError]:
+        with tempfile.TemporaryDirectory(dir=tmp_path):
+            signal.raise_signal(signal.SIGTERM)
+        return []
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(commands, "_make", struck)
+    try:
+        assert commands.main(["Nothing"]) == commands.EXIT_INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_page_is_made_from_what_is_kept() -> None:

@@ -5,12 +5,17 @@ On Kafka, PostgreSQL and Debezium as processes. The table of all patterns and st
 
 from collections.abc import Iterator
 
+import confluent_kafka as ck
 import pytest
 from testbed.exactly_once import grounds
 from testbed.exactly_once.patterns import CAPTURE, ONCE
 from testbed.exactly_once.runs import Ground, make
 
+from dedup.errors import PlatformError
 from dedup.workloads.services import Pattern, Step
+from dedup_runners import admins
+from dedup_runners.services import events
+from dedup_runners.services.orders import Order
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
@@ -42,3 +47,17 @@ def test_with_an_outbox_the_row_and_the_event_are_once_and_debezium_that_is_kill
     both = Pattern.IDEMPOTENT_CONSUMER_AND_OUTBOX
     assert make(ground, both, Step.OUTBOX, "outbox").effects == (2, 1, 1)
     assert make(ground, both, CAPTURE, "capture").effects == (1, 1, 2)
+
+
+def test_events_behind_an_open_transaction_have_not_all_come_and_when_it_ends_they_have(ground: Ground) -> None:
+    with admins.connect(ground.endpoints) as admin:
+        admin.create_topic("open", partitions=1, deduplication=True)
+    producer = ck.Producer({**ground.settings, "transactional.id": "open"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("open", Order(0, 0, 0, 0, 1).text, partition=0)
+    assert producer.flush(60) == 0
+    with pytest.raises(PlatformError, match="open: got the last stable offset of partition 0 is 0, and its end 1"):
+        events.settled(ground.settings, "open", 0)
+    producer.commit_transaction(60)
+    assert events.settled(ground.settings, "open", 0) == (Order(0, 0, 0, 0, 1),)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dedup.errors import PlatformError
-from dedup_lab.systems import labs, postgres
+from dedup_lab.systems import debezium, labs, postgres
 from dedup_lab.systems.labs import Lab
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -33,11 +33,26 @@ def test_who_has_no_password_is_let_in_neither_as_superuser_nor_with_another_and
     assert stat.S_IMODE(Path(passfile).stat().st_mode) == 0o600
 
 
-def test_no_log_and_no_command_line_has_the_password(lab: Lab) -> None:
+def test_debezium_reads_the_log_as_a_role_that_may_run_no_program(lab: Lab) -> None:
+    """Its password can be had by who asks Kafka Connect. Its twin, the tester's own role, may."""
     database = postgres.start(lab)
+    passfile = lab.data("connect") / "passfile"
+    postgres.write_secret(passfile, f"*:*:*:*:{debezium.make_role(database)}\n")
+    bare, _, _ = database.url.replace(f"//{postgres.NAME}@", f"//{debezium.NAME}@").partition("?")
+    capture = database._replace(url=f"{bare}?passfile={passfile}")
+    assert capture.ask("SELECT current_user;") == [["connect"]]
+    runs = "COPY (SELECT 1) TO PROGRAM 'cat >/dev/null';"
+    with pytest.raises(PlatformError, match="permission denied to COPY to or from an external program"):
+        capture.ask(runs)
+    database.ask(runs)
+
+
+def test_no_log_and_no_command_line_has_the_password(lab: Lab) -> None:
+    _, _, passfile = postgres.start(lab).url.partition("?passfile=")
+    password = Path(passfile).read_bytes().strip().rpartition(b":")[2]
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
     logs = [path.read_bytes() for path in lab.logs.iterdir()]
-    assert commands and not [text for text in (*commands, *logs) if database.password.encode() in text]
+    assert password and commands and not [text for text in (*commands, *logs) if password in text]
 
 
 def test_its_shared_memory_goes_with_it(lab: Lab) -> None:

@@ -101,11 +101,6 @@ def test_a_client_that_does_not_end_or_is_not_there_is_an_error_in_one_line(
         Database("postgresql://a@b/c", tmp_path / "none").rows("run-1")
 
 
-def test_the_password_is_in_the_file_that_the_url_names(tmp_path: Path) -> None:
-    (tmp_path / "pass file").write_text("*:*:*:*:secret\n")
-    assert Database(f"postgresql://a@b/c?passfile={tmp_path}/pass%20file", tmp_path).password == "secret"
-
-
 DRIVER = """
 class Error(Exception): pass
 def connect(url, autocommit):

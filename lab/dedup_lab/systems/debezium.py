@@ -6,6 +6,7 @@ file, is what Kafka calls standalone.
 """
 
 import os
+import secrets
 import signal
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,7 @@ NAME: Final = "connect"
 OFFSETS: Final = "offsets"
 """The file in which the worker stores its position, every minute, as is Kafka Connect's default."""
 SECRET: Final = "secret.properties"
-"""The file with the database's password."""
+"""The file with its password for the database."""
 READY_S: Final = 120.0
 
 
@@ -41,6 +42,7 @@ class Capture:
         classpath = jars.classpath("debezium", VERSION, progress=progress)
         self._lab, self._database, self._jvm = lab, database, Jvm(java.find(), classpath)
         self._folder = lab.data(NAME)
+        write_secret(self._folder / SECRET, f"password={make_role(database)}\n")
         self._bootstrap, self._starts = endpoints.direct_bootstrap, 0
         self.start()
 
@@ -74,11 +76,11 @@ class Capture:
             "offset.storage.file.filename": self._folder / OFFSETS,
             "plugin.discovery": "service_load",
             "listeners": f"http://{LOOPBACK}:{port}",
+            "connector.client.config.override.policy": "None",
             "config.providers": "file",
             "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
             "config.providers.file.param.allowed.paths": self._folder / SECRET,
         }
-        write_secret(self._folder / SECRET, f"password={self._database.password}\n")
         paths = [
             _written(self._folder / "worker.properties", worker),
             _written(self._folder / "outbox.properties", _connector(self._database, self._folder / SECRET)),
@@ -95,6 +97,21 @@ class Capture:
         until(reads, READY_S, "Debezium reads the database's log", 0.2)
 
 
+def make_role(database: Database) -> str:
+    """Make it a role that may read the database's log and no more; its password.
+
+    Whoever can ask the worker, which has no log-in, can log in as it does: so it is no superuser.
+    """
+    password = secrets.token_hex(16)
+    database.ask(
+        f"""SET log_min_error_statement TO panic;
+        CREATE ROLE {NAME} LOGIN REPLICATION PASSWORD '{password}';
+        GRANT CREATE ON DATABASE postgres TO {NAME};
+        ALTER TABLE outbox OWNER TO {NAME};"""
+    )
+    return password
+
+
 def _connector(database: Database, secret: Path) -> dict[str, object]:
     """Its settings. They name the file with the password (KIP-297), for the worker shows settings to who asks."""
     at = urlsplit(database.url)
@@ -104,7 +121,7 @@ def _connector(database: Database, secret: Path) -> dict[str, object]:
         "tasks.max": 1,
         "database.hostname": at.hostname,
         "database.port": at.port,
-        "database.user": at.username,
+        "database.user": NAME,
         "database.password": f"${{file:{secret}:password}}",
         "database.dbname": at.path.strip("/"),
         "plugin.name": "pgoutput",

@@ -8,7 +8,6 @@ router reads.
 import csv
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs, urlsplit
 
 from dedup_runners.commands import answer
 from dedup_runners.services.orders import Order
@@ -30,12 +29,6 @@ class Database(NamedTuple):
 
     url: str
     psql: Path
-
-    @property
-    def password(self) -> str:
-        """What that file says; for those who cannot read it themselves."""
-        (path,) = parse_qs(urlsplit(self.url).query)["passfile"]
-        return Path(path).read_text(encoding="utf-8").strip().rpartition(":")[2]
 
     def make_tables(self) -> None:
         self.ask(TABLES)
