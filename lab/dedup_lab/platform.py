@@ -206,7 +206,13 @@ class LocalPlatform:
             spec = self._experiment.spec
             disk = disks.size_bytes(self._experiment) if spec.own_disks else None
             return RunningSystem.start(
-                system, proxied=proxied, logs=logs, note=note, apart=spec.own_networks, disk_bytes=disk
+                system,
+                proxied=proxied,
+                logs=logs,
+                note=note,
+                apart=spec.own_networks,
+                disk_bytes=disk,
+                served=spec.served,
             )
         security = self._access.get(system.name, OPEN)
         progress = told_once(system, note)
@@ -245,6 +251,7 @@ class LocalPlatform:
                 hooks=self._hooks,
                 java=java.version() if system.existing is None else "",
                 program=clients.program(system, self._experiment.folder),
+                beside=running.beside,
             )
         )
 

@@ -139,6 +139,7 @@ class KubernetesPlatform:
             _check_existing(system, self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
+        _check_services(self._experiment.spec)
         check_own_experiments(self._experiment.spec, self._settings.chaos_images)
         for way in ways.values():
             way.check()
@@ -343,6 +344,17 @@ def _check_client(system: System) -> None:
             got=f"{system.library} {system.client_version}, a program",
             rule="in a cluster a program is given no password, no token and no certificate",
             todo="write the installed client, or name a listener that asks for none",
+        )
+
+
+def _check_services(spec: Spec) -> None:
+    """PlatformError if an application is a service: no chart has its database."""
+    if spec.served:
+        raise PlatformError(
+            where="spec.workload.consumer.service",
+            got=", ".join(sorted(spec.served)),
+            rule="only `dedup run` starts the database and the change data capture that a service needs",
+            todo="take it out, or use `dedup run` on one machine",
         )
 
 

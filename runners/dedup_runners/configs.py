@@ -133,12 +133,23 @@ class ProducerConfig(RunnerConfig):
         return slice(first, first + count)
 
 
+class Beside(BaseModel):
+    """What stands beside the brokers for a service (`consumer.service`): a database, and who captures its outbox."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    database: str = Field(description="its URL; it names the file that has the password (`passfile`)")
+    psql: Path = Field(description="PostgreSQL's own client, by which the tester asks")
+    driver: Path = Field(description="the folder with the service's driver, psycopg")
+
+
 class ConsumerConfig(RunnerConfig):
     """The consumer's part: how long reading to the end may take, and the application that processes it then, if any."""
 
     timeout_s: float = Field(600.0, gt=0)
     consumer: Consumer | None = None
     transactions: Transactions | None = Field(None, description="what was sent in transactions is read as these say")
+    beside: Beside | None = Field(None, description="for a service; None: the application is none")
 
 
 def read(source: str, kind: type[C]) -> C:

@@ -41,6 +41,7 @@ PROCESSED: Final[Mapping[str, Mapping[str, tuple[int, int, int]]]] = {
         "in-transaction": (1, 0, 0),
         "closed": (1, 0, 0),
     },
+    "kafka-services": {"calls": (1, 1, 0), "rows": (1, 0, 0), "events": (1, 0, 0), "lost": (1, 0, 1)},
     "pulsar-consumer-restart": {
         "after": (1, 30, 0),
         "single": (1, 30, 0),

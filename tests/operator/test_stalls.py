@@ -34,6 +34,18 @@ LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload":
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
 OWN: Final = {"name": "own", "at": {"message": 1}, "chaos": OWN_TEXT}
 ROLLING: Final = {"name": "rolling", "at": {"message": 1}, "rollingRestart": {}}
+SERVES: Final = (
+    "spec/workload",
+    {
+        "messages": 1000,
+        "inFlight": 1000,
+        "consumer": {
+            "at": {"message": 500},
+            "end": "Kill",
+            "service": {"pattern": "Outbox", "after": "Commit", "effect": "Row"},
+        },
+    },
+)
 OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
@@ -233,6 +245,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(allowed(by_program()))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
+    ("spec.workload.consumer.service: got …", lambda: looked(applied(SERVES))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),

@@ -43,6 +43,7 @@ from dedup.parts import PATTERNS, TOKEN, Name, Part
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal
 from dedup.workloads import registry as workloads
+from dedup.workloads.services import Pattern
 
 MAX_TIMEOUT_S: Final = 7 * 24 * 3600
 MAX_RETENTION_S: Final = 365 * 24 * 3600
@@ -196,6 +197,7 @@ class Spec(Part):
             check_switches(self.variants, kinds, [(each.sender, each.client.properties) for each in tested])
         self._check_faults_possible()
         self._check_told_apart()
+        self._check_services()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
                 "workload.messages",
@@ -245,6 +247,11 @@ class Spec(Part):
         """Whether a pod must lead clients to the brokers of a system that is there already; else they go straight."""
         struck = self.proxied(system) or any(fault.given.on_frames for fault in self.all_faults)
         return system.existing is not None and struck
+
+    @property
+    def served(self) -> set[Pattern]:
+        """The patterns of the services among the variants' applications; none: there is no service."""
+        return self.workload.served(self.variants)
 
     @property
     def own_networks(self) -> bool:
@@ -309,6 +316,17 @@ class Spec(Part):
                     "beside a throttleTCP a delay must not differ by chance: that would look like slow bytes",
                     "take the jitter or the throttleTCP out",
                 )
+
+    def _check_services(self) -> None:
+        """A service's database and change data capture are started with the brokers."""
+        existing = next((system.name for system in self.systems if system.existing is not None), None)
+        if self.served and existing is not None:
+            raise refusal(
+                "workload.consumer.service",
+                f"system {existing}, which is there already",
+                "what a service needs beside the brokers is started together with them",
+                "let the system be started, or take service out",
+            )
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""

@@ -9,11 +9,13 @@ from dedup.experiment.clients import Sender, is_program
 from dedup.experiment.variants import Expectation, Switch, Variant
 from dedup.parts import Part
 from dedup.refusals import refusal
+from dedup.workloads.consumer import Consumer
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart, homes_of
 from dedup.workloads.partitioners import TRIED
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
+from dedup.workloads.services import Pattern
 
 OF_COMMITS: Final = (Expectation.COMMITTED_ONCE, Expectation.DUPLICATES, Expectation.NONE)
 """What variants of a workload with transactions may expect; `Duplicates` is the control, which shows its subject."""
@@ -81,6 +83,11 @@ class _Workload(Part):
         """The part that says which streams there are, if one does: keys, for they stand beside no kind, or the kind."""
         keys: Keys | None = getattr(self, Keys.key)
         return self.given if keys is None else keys
+
+    def served(self, variants: Sequence[Variant]) -> set[Pattern]:
+        """The patterns of the services among these variants' applications: a service needs more than brokers."""
+        kinds = [self.of(variant) for variant in variants]
+        return {kind.service.pattern for kind in kinds if isinstance(kind, Consumer) and kind.service is not None}
 
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""

@@ -208,8 +208,8 @@ class Life(Record):
     ended_ns: int | None = None
     written: int | None = Field(
         None,
-        description="outputs that brokers acknowledged, committed or not; None: it writes none. Then `processed` "
-        "counts those that were committed",
+        description="outputs that brokers acknowledged, committed or not, and of a service the orders that it began; "
+        "None: it is neither. Then `processed` counts the outputs that were committed, or the effects of one kind",
     )
 
     @property

@@ -9,6 +9,9 @@ Where processing a message means to write another one, Kafka can do both in one 
 transaction, and the positions of the batch are committed in it. Then an application that is killed has done neither, or
 both. Committed outside of the transaction, before it or after it, positions and outputs can part.
 
+Where processing has effects outside of Kafka, too, no transaction has them all: what a service can do then is in
+`dedup.workloads.services`.
+
 Kafka's brokers keep the offset that a group committed. Pulsar's keep which messages of a durable subscription were
 acknowledged, one by one or all up to one. Neither need be asked: an offset can be assigned, and a Reader begins at a
 message id.
@@ -16,12 +19,14 @@ message id.
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 from pydantic import Field
 
 from dedup.wire.manifests import Manifest
 from dedup.workloads.kinds import CLOSED, KILLED, Impossible, Shape, WorkloadKind, idle_lives
 from dedup.workloads.restart import End, RestartAt
+from dedup.workloads.services import Service
 from dedup.workloads.subjects import REPEATED_PROCESSING
 
 
@@ -45,6 +50,10 @@ class Position(StrEnum):
 
     COMMITTED = "Committed"
     STORED = "Stored"
+
+
+SERVED: Final = "confluent-kafka"
+"""The library of a service's client."""
 
 
 class Acknowledgement(StrEnum):
@@ -80,11 +89,16 @@ class Consumer(WorkloadKind):
         description="Transactions (Kafka): to process a message is to write one to another topic; the outputs of a "
         "batch are one transaction. None: to write it down",
     )
+    service: Service | None = Field(
+        None,
+        description="Kafka, on this machine: to process a message is to call a payment, write a row and emit an event, "
+        "in the order of a pattern that says when positions are committed, too",
+    )
 
     key = "consumer"
     summary = "an application that processes the topic ends at a message and comes back"
-    varies = ("end", "commit", "position", "acknowledgement")
-    newer = ("position", "acknowledgement", "output")
+    varies = ("end", "commit", "position", "acknowledgement", "service")
+    newer = ("position", "acknowledgement", "output", "service")
     subject = REPEATED_PROCESSING
     cause = REPEATED_PROCESSING.count
     names_sends = False
@@ -100,9 +114,9 @@ class Consumer(WorkloadKind):
             )
         if self.position is Position.STORED and (wrong := self._committing()) is not None:
             return wrong
-        if (wrong := self._impossible_output()) is not None:
+        if (wrong := self._impossible_output() or self._impossible_service()) is not None:
             return wrong
-        if self.writes and self.end is End.KILL:
+        if (self.writes or self.service is not None) and self.end is End.KILL:
             return None  # its last batch ends with that message
         whole = self.end is End.CLOSE or self.commit is Commit.BEFORE
         if whole and (last := -(-self.at.message // self.batch) * self.batch) >= shape.messages:
@@ -138,6 +152,13 @@ class Consumer(WorkloadKind):
                 "only Kafka's transactions are known here",
                 "test the Kafka by itself, or take output out",
             )
+        if self.service is not None and (protocol, library) != ("kafka", SERVED):
+            return Impossible(
+                "consumer.service",
+                self.service.pattern,
+                f"its service speaks to Kafka by {SERVED}",
+                f"test the Kafka by itself, with {SERVED}, or take service out",
+            )
         batches = properties.get("batching_enabled", "true").lower() != "false"
         if protocol == "pulsar" and self.position is Position.COMMITTED and batches:
             return Impossible(
@@ -171,6 +192,26 @@ class Consumer(WorkloadKind):
             )
         return None
 
+    def _impossible_service(self) -> Impossible | None:
+        """What is given beside a service, whose pattern says it already."""
+        if self.service is None:
+            return None
+        given = {
+            "commit": (self.commit, Commit.AFTER),
+            "position": (self.position, Position.COMMITTED),
+            "output": (self.output, Output.NONE),
+            "end": (self.end, End.KILL),
+        }
+        for key, (value, default) in given.items():
+            if value is not default:
+                return Impossible(
+                    f"consumer.{key}",
+                    value,
+                    f"the pattern of a service says what is committed when, and it is killed: {key} is {default}",
+                    f"write {default}, or take service out",
+                )
+        return self.service.impossible()
+
     def _committing(self) -> Impossible | None:
         """What is given of commits, where there are none."""
         given = {
@@ -202,7 +243,9 @@ class Consumer(WorkloadKind):
             yield f"the application wrote outputs: {application.output is not None}; planned: {self.writes}"
             return
         first = application.lives[0]
-        done, did = (first.processed, "processed") if not self.writes else (first.written or 0, "wrote outputs of")
+        done, did = first.written or 0, "wrote outputs of" if self.writes else "began"
+        if not self.writes and self.service is None:
+            done, did = first.processed, "processed"
         if done < self.at.message:
             yield f"the application's first life {did} {done:,} messages; planned: {self.at.message:,}"
 

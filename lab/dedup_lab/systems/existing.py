@@ -47,6 +47,8 @@ class ExistingSystem:
         self._doors: Doors | None = None
         self.endpoints = self._direct
         self.admin = admins.connect(self._direct)
+        self.beside = None
+        """What a service needs is started with the brokers, so that there is none."""
         self.site: Site = Outside(self._direct.model_copy(update={"brokers": []}))
 
     def open(self, proxied: bool, logs: Path, progress: Progress) -> None:

@@ -58,6 +58,14 @@ RECIPES = {
     "pulsar-testclient": Recipe(roots=("org.apache.pulsar:pulsar-testclient",), excluded=("*",)),
     # No broker: the generator of Strimzi's resource definitions, which the tests of charts/strimzi-kafka need.
     "strimzi": Recipe(roots=("io.strimzi:api", "io.strimzi:crd-generator")),
+    # No broker: Kafka Connect with Debezium's connector for PostgreSQL, for a service with an outbox.
+    "debezium": Recipe(
+        roots=("io.debezium:debezium-connector-postgres",),
+        added=(
+            *(f"org.apache.kafka:{each}:4.3.1" for each in ("connect-runtime", "connect-json")),
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
 }
 
 PINNED = {("pulsar", "3.0.0"): ("io.grpc:grpc-bom:1.45.1",)}

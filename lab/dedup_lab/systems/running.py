@@ -1,6 +1,6 @@
 """A system under test on this machine: its lab of processes, its endpoints and its admin."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
@@ -8,12 +8,14 @@ from typing import Final, NamedTuple, Protocol, Self
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.spec import System
+from dedup.workloads.services import Pattern
 from dedup_lab.caches import Progress
-from dedup_lab.systems import kafka, labs, pulsar
+from dedup_lab.systems import besides, kafka, labs, pulsar
 from dedup_lab.systems.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites.protocol import Site
+from dedup_runners.configs import Beside
 
 
 class Product(Protocol):
@@ -39,6 +41,8 @@ class Running(Protocol):
     def admin(self) -> Admin: ...
     @property
     def site(self) -> Site: ...
+    @property
+    def beside(self) -> Beside | None: ...
 
     def dead(self) -> str | None:
         """What is gone and will not come back, in words."""
@@ -54,6 +58,7 @@ class RunningSystem(NamedTuple):
     endpoints: Endpoints
     admin: Admin
     site: Site
+    beside: Beside | None = None
 
     @classmethod
     def start(
@@ -65,11 +70,12 @@ class RunningSystem(NamedTuple):
         note: Callable[[str], None],
         apart: bool = False,
         disk_bytes: int | None = None,
+        served: Collection[Pattern] = (),
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
-        own (`dedup_lab.isolation`).
+        own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
         progress = told_once(system, note)
@@ -77,7 +83,8 @@ class RunningSystem(NamedTuple):
             endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)
             admin = connect(endpoints)
             warm_up(admin)
-            return cls(lab, endpoints, admin, sites.connect(endpoints))
+            beside = besides.start(lab, endpoints, served, progress) if served else None
+            return cls(lab, endpoints, admin, sites.connect(endpoints), beside)
         except BaseException:
             lab.close()
             raise

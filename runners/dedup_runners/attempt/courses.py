@@ -35,7 +35,7 @@ from dedup_runners.attempt.companions import Companion, Companions
 from dedup_runners.attempt.faults import ArmedFaults, Rendering
 from dedup_runners.attempt.looks import Looks
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import ConsumerConfig, ProducerConfig, Program, RunnerConfig, Trigger
+from dedup_runners.configs import Beside, ConsumerConfig, ProducerConfig, Program, RunnerConfig, Trigger
 from dedup_runners.recording.journals import save_report
 from dedup_runners.waiting import until
 
@@ -57,7 +57,8 @@ NO_HOOKS: Final = Hooks()
 class Situation(NamedTuple):
     """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there.
 
-    `java`: the version of the lab's Java, if there is one. `program`: the client, if it is a program.
+    `java`: the version of the lab's Java, if there is one. `program`: the client, if it is a program. `beside`: what
+    stands beside the brokers, if the application is a service.
     """
 
     experiment: Experiment
@@ -76,6 +77,7 @@ class Situation(NamedTuple):
     watchdog: Path | None = None
     java: str = ""
     program: Program | None = None
+    beside: Beside | None = None
 
 
 class Course:
@@ -228,6 +230,7 @@ class Course:
             metrics_port=0,
             sends=self._names_sends,
             payload_bytes=spec.workload.payload_bytes,
+            beside=self._.beside,
             **self._given_to(ConsumerConfig),
         )
 

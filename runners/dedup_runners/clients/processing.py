@@ -12,7 +12,8 @@ together. Each line is a word and more:
     asks 78                   it asks for that commit now
     answered 0 79             the commit is confirmed (0), or has provably failed (1): `Committed`
     did 0 0 120 0 0 121       processed: partition, ledger, entry, batch index, stream, value
-    wrote 200                 so many outputs this life has written, and the brokers have acknowledged them
+    wrote 200                 so many outputs this life has written, and the brokers have acknowledged them; of a
+                              service: so many orders it has begun
     committed 200             so many messages this life has committed, and the brokers have acknowledged it
     waits                     it is at its last message, at this place of its code, until it is killed
     ended                     it came to its end in order, and has closed its client
@@ -47,6 +48,8 @@ MODULES: Final[Mapping[systems.Protocol, str]] = {
 """How a system's messages are taken: a class `Source`, the errors of its client, and what is told of both."""
 WRITING: Final = "dedup_runners.clients.processing_outputs"
 """A life that writes outputs: a class `WritingLife`."""
+SERVING: Final = "dedup_runners.clients.processing_services"
+"""A life of a service: a class `ServiceLife`."""
 
 
 class Place(NamedTuple):
@@ -80,6 +83,7 @@ class Task(BaseModel):
     timeout_s: float = Field(gt=0)
     life: int = Field(0, ge=0, description="its number")
     stored: tuple[Place, ...] = ()
+    payments: str = Field("", description="the URL of the payment service that a service calls")
 
     @property
     def asked(self) -> Consumer:
@@ -212,10 +216,16 @@ def module_of(config: ConsumerConfig) -> Any:
 
 
 def life_of(task: Task) -> Life:
-    """The life that is to be lived: with outputs, if it writes any."""
-    if not task.asked.writes:
-        return Life(task)
-    life: Life = importlib.import_module(WRITING).WritingLife(task)
+    """The life that is to be lived: with outputs, if it writes any, or that of a service."""
+    life: Life
+    if task.asked.service is not None:
+        assert task.config.beside is not None
+        sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
+        life = importlib.import_module(SERVING).ServiceLife(task)
+    elif task.asked.writes:
+        life = importlib.import_module(WRITING).WritingLife(task)
+    else:
+        life = Life(task)
     return life
 
 

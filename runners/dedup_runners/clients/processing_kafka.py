@@ -20,15 +20,21 @@ library_version: Final = Reader.library_version
 
 
 def settings(config: ConsumerConfig) -> dict[str, str]:
-    """The application's own settings."""
+    """The application's own settings.
+
+    A service has a name of its own in its group (KIP-345), as one has that its platform starts again: the next life
+    takes its place at once.
+    """
+    serves = config.consumer is not None and config.consumer.service is not None
     return {
+        **({"group.instance.id": "service"} if serves else {}),
         "bootstrap.servers": config.endpoints.client_bootstrap,
         "group.id": group_of(config),
         "enable.auto.commit": "false",
         "enable.auto.offset.store": "false",
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed"
-        if config.consumer is not None and config.consumer.writes
+        if config.consumer is not None and (config.consumer.writes or serves)
         else "read_uncommitted",
         "session.timeout.ms": str(SESSION_S * 1000),
         "heartbeat.interval.ms": str(SESSION_S * 1000 // 3),

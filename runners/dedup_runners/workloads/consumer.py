@@ -44,8 +44,12 @@ class Lives:
         recorder: Recorder,
         log: Callable[[str], None],
         program: Program = PROGRAM,
+        *,
+        payments: str = "",
     ) -> None:
+        """`payments`: the URL of the payment service, if the application is a service."""
         self._config, self._end, self._recorder, self._log, self._program = config, end, recorder, log, program
+        self._payments = payments
         self._running: _Running | None = None
         self._stopped = False
 
@@ -60,7 +64,13 @@ class Lives:
             left = deadline - time.monotonic()
             kept = tuple(stored.values()) if self._keeps_positions else ()
             task = Task(
-                config=self._config, end=self._end, until=until, timeout_s=max(left, 1.0), life=number, stored=kept
+                config=self._config,
+                end=self._end,
+                until=until,
+                timeout_s=max(left, 1.0),
+                life=number,
+                stored=kept,
+                payments=self._payments,
             )
             self._running = _Running(number, task, self._recorder, self._program)
             if self._stopped:
@@ -205,7 +215,7 @@ class _Running:
             ended=ended,
             processed=self._processed,
             committed=None if self._task.keeps_positions else self._committed,
-            written=self._written if self._task.asked.writes else None,
+            written=self._written if self._task.asked.writes or self._task.asked.service is not None else None,
             began_ns=self._began_ns,
             ended_ns=time.monotonic_ns(),
         )

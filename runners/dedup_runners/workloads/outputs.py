@@ -61,8 +61,12 @@ def application(
     reads: Reads,
 ) -> Runs:
     """That of a run, as its workload has it."""
-    lives = Lives(config, end, recorder, observer.log)
     assert config.consumer is not None
+    if config.consumer.service is not None:
+        from dedup_runners.workloads.services import Serving  # Kafka's client
+
+        return Serving(config, end, admin, recorder, observer.log)
+    lives = Lives(config, end, recorder, observer.log)
     return Writing(config, lives, admin, recorder, observer, reads) if config.consumer.writes else lives
 
 
