@@ -26,6 +26,7 @@ from dedup.refusals import short
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
+from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.own_experiments import check_own_experiments
@@ -43,6 +44,7 @@ from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
+from dedup_operator.provision.consents import may_strike
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
@@ -69,11 +71,12 @@ class KubernetesPlatform:
         owner: Owner,
         settings: Settings,
         now: Callable[[], float] = time.time,
+        home: Home = HERE,
     ) -> None:
         self._cluster, self._now = cluster, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
         self._belongings = Belongings(cluster, owner)
-        self._context = Context(self._belongings, releases, experiment, settings, now)
+        self._context = Context(self._belongings, releases, experiment, settings, now, home)
         self.told: Told | None = None
         """What the report said, once it has been observed to be done."""
 
@@ -137,6 +140,7 @@ class KubernetesPlatform:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))
             _check_existing(system, self._experiment.spec)
+            may_strike(self._cluster, self._owner.namespace, system, self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
         check_own_experiments(self._experiment.spec, self._settings.chaos_images)
@@ -184,6 +188,22 @@ class KubernetesPlatform:
             if system.see_leaving() != DONE:
                 system.leave()
 
+    def is_quiet(self) -> bool:
+        """Whether no pod of a run is at work any more, and nothing that one has cut off is."""
+        return not self._run_pods() and not self._cuts()
+
+    def left_to_others(self) -> bool:
+        """Leave the systems that were there before, a step at a time; whether nothing of ours is left on them."""
+        theirs = [self._provisioner(each) for each in self._experiment.spec.systems if each.existing is not None]
+        for system in theirs:
+            if system.see_leaving() != DONE:
+                system.leave()
+        return all(system.see_leaving() == DONE for system in theirs)
+
+    def has_left(self) -> bool:
+        """Whether nothing of any system is left."""
+        return all(system.see_leaving() == DONE for system in self._systems())
+
     def rest(self, task: Task, attempt: int, reason: str) -> bool:
         """End what runs, for as long as the experiment cannot go on; whether nothing is left of it.
 
@@ -202,10 +222,10 @@ class KubernetesPlatform:
                 if not self.carries(task, attempt):
                     self.cancel(task, attempt, reason)
                 return False
-        if self._run_pods() or self._cuts():
+        if not self.is_quiet():
             return False
         self.leave()
-        return all(system.see_leaving() == DONE for system in self._systems())
+        return self.has_left()
 
     def carries(self, task: Task, attempt: int) -> bool:
         """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""
@@ -371,7 +391,8 @@ def _check_existing(system: System, spec: Spec) -> None:
     if system.existing is None:
         return
     for at, fault in spec.written_faults:
-        if Platform.PODS not in fault.given.on_existing:
+        allowed = fault.given.on_consent and system.existing.pod_selector is not None
+        if Platform.PODS not in fault.given.on_existing and not allowed:
             raise PlatformError(
                 where=f"spec.{at}.{fault.kind}",
                 got=f"fault {fault.name}, of a system that is there already",

@@ -30,7 +30,7 @@ from dedup.experiment.stages import (
     schedule,
 )
 from dedup.experiment.stages import Status as Seen
-from dedup_operator import logs, retentions, sights
+from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (
     Cluster,
@@ -43,9 +43,10 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
+from dedup_operator.departures import drop_finalizer, has_finalizer, held_back
+from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import administrators, secrets_named, unusable
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
@@ -53,6 +54,8 @@ from dedup_operator.objects.snapshots import document_of, read, settings_in, set
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
+from dedup_operator.possibilities import check_possible
+from dedup_operator.references import check_named
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
@@ -60,6 +63,8 @@ from dedup_operator.statuses import read as read_status
 from dedup_operator.stories import Tiding, story
 
 AT_ONCE_S: Final = 0.0
+SOON_S: Final = 1.0
+"""For what ends in steps of a moment."""
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 STALLED_AGAIN_S: Final = 120.0
@@ -70,8 +75,6 @@ QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
 """In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
-MOST: Final = 10**9
-"""Attempts and failures: nobody comes so far."""
 OVER: Final = "dedup.dev/replaced"
 REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
 """What is written on the snapshot of an execution that a new runToken has ended."""
@@ -79,7 +82,10 @@ log = logging.getLogger("dedup_operator")
 
 
 class Reconciler:
-    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all."""
+    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all.
+
+    `home` is where the locks of systems lie.
+    """
 
     def __init__(
         self,
@@ -89,8 +95,9 @@ class Reconciler:
         now: Callable[[], float] = time.time,
         namespaces: Sequence[str] = (),
         metrics: Metrics | None = None,
+        home: Home = HERE,
     ) -> None:
-        self.cluster, self.releases, self.defaults, self.now = cluster, releases, defaults, now
+        self.cluster, self.releases, self.defaults, self.now, self.home = cluster, releases, defaults, now, home
         self._namespaces = tuple(namespaces) or ("",)
         self.metrics = metrics or Metrics()
         self.queue = Queue(self._listed, defaults.concurrent_experiments, now)
@@ -108,17 +115,22 @@ class Reconciler:
             sweep(self.cluster, self._namespaces)
             return SWEEP_AGAIN_S
         live = self.cluster.get("DedupExperiment", *key)
-        if live is None or live["metadata"].get("deletionTimestamp"):
+        going = live is not None and bool(live["metadata"].get("deletionTimestamp"))
+        if live is None or (going and not has_finalizer(live)):
             return None
         try:
             before = read_status(live)
         except PlatformError as error:
+            if going:
+                drop_finalizer(self.cluster, live)  # nobody knows what it has begun
+                return None
             log.warning("%s/%s: %s", *key, error)
             meta = live["metadata"]
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
             self.tell(Owner(*key, meta["uid"]), unread)
             return None
-        return _Look(self, live, before).step()
+        looked = _Look(self, live, before)
+        return looked.depart() if going else looked.step()
 
     def tell(self, owner: Owner, tiding: Tiding) -> None:
         """Write an Event, once. That this fails is of no harm to the experiment."""
@@ -169,6 +181,11 @@ class _Look:
         """
         try:
             return self._step()
+        except Waits as error:
+            standing, words = self._without_time().state, str(error)
+            assert standing is not None
+            self._write(self._situation(tasks=self._tasks, state=standing.state, heard=words, queued=words))
+            return LOOK_AGAIN_S
         except Unattended as error:
             self._stall(self._without_time(), str(error))
             return LOOK_AGAIN_S
@@ -179,6 +196,24 @@ class _Look:
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
             return self._later()
+
+    def depart(self) -> float | None:
+        """It is deleted: take away what it has made on systems of others, and let it go."""
+        owner = self._execution(self._before.observed_run_token)
+        logs.current.set(execution_of(owner))
+        state, kept = self._before.state, self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
+        try:
+            if kept is not None and _belongs(kept, owner):
+                taken = read(kept)
+                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
+                if departures.overdue(self._live, self._now()):
+                    departures.give_up(Locks(self._cluster, self._operator.home, owner, self._now), taken)
+                elif not departures.departed(platform, taken, state.state if state else None):
+                    return departures.AGAIN_S
+        except (SpecificationError, PlatformError) as error:
+            self._operator.tell(owner, Tiding("LeftBehind", str(error), ("left", "behind"), warns=True))
+        drop_finalizer(self._cluster, self._live)
+        return None
 
     def _later(self) -> float:
         """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.
@@ -230,13 +265,13 @@ class _Look:
         if state is None or not same:  # before anything is begun, or ended, for it
             todays = self._todays(asked)
             platform = self._platform(asked, self._owner, todays)
-            self._check_named(asked, todays)
+            check_named(self._cluster, self._owner.namespace, asked, todays)
             platform.check()
             platform.check_faults()
         if state is not None and not same:
             self._check_unused()
             if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
-                return AT_ONCE_S
+                return SOON_S
             self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))
         if self._before.state is None and asked.spec.suspend:
             self._write(self._situation(suspended=True))
@@ -245,16 +280,17 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
+        self._live = held_back(self._cluster, self._live, asked)
         kept = self._snapshot(asked)
         taken, settings = read(kept), settings_in(kept, self._defaults)
-        self._check_named(taken, settings)
+        check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
         if self._before.state is None:
             self._write(self._situation(tasks=self._tasks, state=State(digest=taken.digest())))
             return AT_ONCE_S
         stands = self._before.state.state
-        _check_possible(self._tasks, stands)
+        check_possible(self._tasks, stands)
         platform = self._platform(taken, self._owner, settings)
         if self._before.parked and not asked.spec.suspend:
             return self._again(asked, taken, stands, platform)
@@ -388,6 +424,8 @@ class _Look:
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
+        if any(each.existing is not None for each in taken.spec.systems) and not platform.has_left():
+            return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
             return False
         self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
@@ -423,25 +461,6 @@ class _Look:
                 todo="choose another",
             )
 
-    def _check_named(self, asked: Experiment, settings: Settings) -> None:
-        """What the experiment names, or the administrator for it, is there, and may be used.
-
-        Of Secrets only those whose owner said so: who writes an experiment need not have a right to read them.
-        """
-        for named in [*secrets_named(asked), *administrators(asked, settings)]:
-            secret = self._cluster.get("Secret", self._owner.namespace, named.name)
-            if wrong := unusable(secret, named, to_any_host=settings.allow_logins_to_any_host):
-                got, rule, todo = wrong
-                raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
-        volume = settings.artifacts.volume
-        if volume and self._cluster.get("PersistentVolumeClaim", self._owner.namespace, volume.claim) is None:
-            raise PlatformError(
-                where="spec.artifacts.pvc.claimName" if asked.spec.artifacts else "settings.artifacts.volume.claim",
-                got=f"{volume.claim}, which is not there",
-                rule="histories are kept on a PersistentVolumeClaim of the experiment's namespace",
-                todo="make it there",
-            )
-
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
 
@@ -450,7 +469,7 @@ class _Look:
         return settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
 
     def _platform(self, taken: Experiment, owner: Owner, settings: Settings) -> _Hearing:
-        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
+        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now, self._operator.home)
 
     def _situation(self, **more: Any) -> Situation:
         said = {"generation": self._meta["generation"], "artifacts": self._kept, "execution": execution_of(self._owner)}
@@ -474,19 +493,6 @@ class _Look:
         self._operator.metrics.count(self._read, status, self._tasks, self._now())
         self._operator.queue.noticed(self._live)
         self._before = self._read = status
-
-
-def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
-    """PlatformError if no operator can have written this state: only a run has a system that is brought back."""
-    most = max(state.attempt, state.restarts, state.replaced, state.failures, state.failed_in_a_row)
-    aside = state.provisioning and not finished(tasks, state) and tasks[state.cursor].run_id is None
-    if most > MOST or aside:
-        raise PlatformError(
-            where="status.state",
-            got=f"a number of {most}" if most > MOST else f"{tasks[state.cursor]} while its system is brought back",
-            rule="only the operator writes a status, and it never comes to that",
-            todo="find out who wrote it; choose another spec.runToken, or delete the experiment",
-        )
 
 
 def _belongs(kept: Object, owner: Owner) -> bool:

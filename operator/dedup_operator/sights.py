@@ -147,6 +147,11 @@ def missed(pods: Iterable[Object]) -> str:
     return next((short(each.removeprefix(MISSED)) for each in words if each.startswith(MISSED)), "")
 
 
+def last_word(pod: Object, container: str) -> str:
+    """What that container of a pod left when it ended in order; empty if it has not, or left nothing."""
+    return next((words.strip() for name, code, words in _terminated([pod]) if name == container and code == 0), "")
+
+
 def ready(workloads: Sequence[Object]) -> Observation:
     """StatefulSets and Deployments: done when each has all its replicas, as it is now."""
     for each in workloads:

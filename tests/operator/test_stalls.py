@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 from testbed.specs import changed
 from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
+from tests.operator import test_consents as consents
 from tests.operator import test_strimzi as strimzi
 from tests.operator.gates import ROOT
 from tests.operator.test_existing import allowed, secret
@@ -28,7 +29,8 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, ChaosImage, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
-from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
+from dedup_operator.possibilities import MOST
+from dedup_operator.reconciliations import LOOK_AGAIN_S, STALLED_AGAIN_S, Reconciler
 
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
@@ -227,6 +229,13 @@ def kafka_that_is_not_paused() -> World:
     return world
 
 
+def of_others(fault: dict[str, Any] = consents.KILL, containers: int = 1, **changes: Any) -> World:
+    """A Kafka of others with one pod, which has so many containers."""
+    pod = consents.pod(0, **changes)
+    pod["spec"]["containers"] = [{"name": f"c-{number}", "image": "none"} for number in range(containers)]
+    return consents.world(fault, pods=(pod,))
+
+
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
@@ -238,6 +247,12 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("spec.faults[…].chaos.document: got …", own_without_its_text),
     ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=OWN)))),
+    ("pods …: got no label …", lambda: looked(of_others(labels=consents.LABELS))),
+    ("pods …: got none with these labels", lambda: looked(of_others(labels={"app": "other"}))),
+    ("pod …: got the containers …", lambda: looked(of_others(containers=2))),
+    ("pod …: got no annotation …", lambda: looked(of_others(annotations={}))),
+    ("pod …: got no owner …", lambda: looked(of_others(consents.DELETE, ownerReferences=[]))),
+    ("pod …, annotation …: got …", lambda: looked(of_others(annotations={"dedup.dev/hold": "hold"}))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -1,5 +1,8 @@
 """Brokers in pods, behind a fake of the one door to them: what is asked of a container, and what is believed of it."""
 
+import os
+import socket
+import subprocess
 from dataclasses import dataclass, field
 from types import SimpleNamespace as Object
 from typing import Any
@@ -196,9 +199,65 @@ def test_a_pod_without_consent_is_never_entered(fakes: Fakes) -> None:
     assert other.told == []
 
 
-def test_a_chart_that_cannot_hold_is_not_killed(fakes: Fakes) -> None:
-    with pytest.raises(PlatformError, match="no folder for the hold"):
-        Pods(endpoints(hold=None), fakes, {OURS}).victim("0")
+@pytest.fixture
+def without_hold(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Pods:
+    """Of somebody's chart that knows no hold."""
+    monkeypatch.setattr(sockets, "TABLES", ())
+    monkeypatch.setattr(pods, "REOPEN_S", 0.0)
+    site = Pods(endpoints(hold=None), fakes, {OURS})
+    site.warm_up()
+    return site
+
+
+def test_without_a_hold_the_process_that_listens_is_killed_and_no_time_is_held(
+    without_hold: Pods, fakes: Fakes
+) -> None:
+    one = fakes.by_name["k-1"]
+    one.pid = "41\n"
+    victim = without_hold.victim("1")
+    without_hold.kill(victim, 0.0)
+    assert one.told[-1] == f'process=41 && kill -9 "$process" || echo "{pods.UNDONE}"'
+    one.seen, one.pid = FIRST._replace(life="two", restarts=1, ends={"one": 137}), ""
+    assert without_hold.restarted(victim) is None, "nobody listens there yet"
+    one.pid = "52\n"
+    assert without_hold.restarted(victim) == {"container": "two", "pid": 52}
+    assert without_hold.run(without_hold.victim("1"), "echo $process") == "52\n"
+    assert one.told[-1] == "process=52 && { echo $process; }", "another life, another process"
+
+
+def test_a_restart_cannot_be_kept_off_without_a_hold(without_hold: Pods, fakes: Fakes) -> None:
+    victim = without_hold.victim("1")
+    with pytest.raises(PlatformError, match=r"got no folder for the hold of 8 s; .*; write restartAfter: 0s"):
+        without_hold.kill(victim, 8.0)
+    assert not any("kill -9" in line for line in fakes.by_name["k-1"].told)
+
+
+@pytest.mark.parametrize(
+    ("said", "got"), [("1\n", "got process 1 of its container"), ("", "got 0 processes"), ("7\n8\n", "got 2 processes")]
+)
+def test_a_process_that_is_not_proven_is_not_struck(without_hold: Pods, fakes: Fakes, said: str, got: str) -> None:
+    fakes.by_name["k-1"].pid = said
+    with pytest.raises(PlatformError, match=rf"{got}; one process but the first listens at port {PORT}"):
+        without_hold.victim("1")
+
+
+def listening(port: int) -> str:
+    """What the line of shell says here."""
+    line = ["sh", "-c", pods.listener(port)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def test_the_line_of_shell_that_finds_who_listens_finds_us() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = listening(port)
+    assert found.split() == [str(os.getpid())]
+
+
+def test_nobody_is_found_where_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert listening(port) == ""
 
 
 def test_a_broker_that_is_down_is_not_killed(site: Pods, fakes: Fakes) -> None:

@@ -24,7 +24,7 @@ class Keys(NamedTuple):
 
 
 EXISTING: Final[Mapping[Protocol, Keys]] = {
-    "kafka": Keys(("bootstrap",), ("tls", "sasl")),
+    "kafka": Keys(("bootstrap",), ("tls", "sasl", "podSelector")),
     "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token")),
 }
 

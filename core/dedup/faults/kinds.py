@@ -110,6 +110,10 @@ class FaultKind(Part):
     """It acts on the clients' connections, so a proxy must stand in their path."""
     on_existing: ClassVar[tuple[Platform, ...]] = ()
     """From where it can be injected into a system that the experiment has not deployed: this machine, or a pod."""
+    on_consent: ClassVar[bool] = False
+    """In a cluster it can strike the pods of a Kafka that is there already, if their owner allows it by a label."""
+    replaces_pod: ClassVar[bool] = False
+    """It ends a pod, whose controller must make another of the same name."""
     on_frames: ClassVar[bool] = False
     """It strikes a single request or reply, so an interposer must stand in the producer's path.
 
@@ -176,6 +180,11 @@ class FaultKind(Part):
     def group(self) -> str:
         """Among which processes of a system its victim is, with these settings: the field of its endpoints."""
         return "brokers"
+
+    @property
+    def needs_hold(self) -> bool:
+        """Whether, with these settings, whom it strikes must be kept from starting again for a time."""
+        return False
 
     @property
     def brings(self) -> str | None:

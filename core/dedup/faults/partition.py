@@ -57,6 +57,7 @@ class Partition(FaultKind):
     duration_s: Seconds = Field(alias="duration", gt=0, le=3600, description="how long, more than 0s and at most 1h")
 
     key = "partition"
+    on_consent = True
     summary = "cut a broker off from the others, or from clients"
     lasting = "duration_s"
     own_networks = True

@@ -31,6 +31,7 @@ NOTICED: Final = {
 FROM: Final = {Platform.PROCESSES: "dedup run", Platform.PODS: "a cluster"}
 """From where they are reached."""
 EXISTING: Final = "systems that are there already"
+CONSENTING: Final = "pods of a Kafka that is there already, if their owner allows it"
 
 
 class Setting(BaseModel):
@@ -121,6 +122,8 @@ def _on_existing(kind: type[FaultKind]) -> Iterator[str]:
             "" if kind.on_existing == EVERYWHERE else f" ({' and '.join(FROM[each] for each in kind.on_existing)} only)"
         )
         yield f"{EXISTING}{only}"
+    if kind.on_consent:
+        yield CONSENTING
 
 
 def _strikes(kind: type[FaultKind]) -> str:

@@ -1,9 +1,10 @@
 """Who may do what: accounts for the pods of runs, for Spark's driver, for the report, for who removes policies in time.
 
 A run looks at pods and runs commands in the brokers' (that is how a broker is killed and how its sockets are read),
-unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need more, and
-only experiments with such faults give it. What changes a pod, or enters it, is a right to the brokers' pods by name.
-The driver makes executors. The report writes into one ConfigMap. None may read Secrets.
+unless all its systems are there already and no pods of theirs may be struck; the clients in the same pod have no
+token. Some kinds of faults need more, and only experiments with such faults give it. What changes a pod, or enters
+it, is a right to the brokers' pods by name. The driver makes executors. The report writes into one ConfigMap. None
+may read Secrets.
 
 Where pods have an identity of their cloud's, annotations of their accounts say which. Those of runs, of Spark and of
 reports have it, which reach the store.
@@ -74,14 +75,16 @@ def accounts(
     experiment: Experiment,
     annotations: Mapping[str, str] | None = None,
     images: Sequence[ChaosImage] = (),
+    consenting: Sequence[str] = (),
 ) -> list[Object]:
     """The accounts, each with its role and the binding between them. Those that reach the store are annotated.
 
-    `images` is the administrator's list for experiments of users' own.
+    `images` is the administrator's list for experiments of users' own; `consenting` are the pods of systems that are
+    there already, whose owner allows what this experiment does to them.
     """
     by_spark = experiment.spec.verification.engine is Method.SPARK
     made = [
-        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment, images))),
+        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment, images, consenting))),
         *(_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)) if by_spark else []),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
@@ -107,8 +110,10 @@ def _identified(made: list[Object], annotations: Mapping[str, str] | None) -> li
     ]
 
 
-def _run_rules(owner: Owner, experiment: Experiment, images: Sequence[ChaosImage]) -> Iterator[Rule]:
-    if names := _touched(owner, experiment):
+def _run_rules(
+    owner: Owner, experiment: Experiment, images: Sequence[ChaosImage], consenting: Sequence[str]
+) -> Iterator[Rule]:
+    if names := [*_touched(owner, experiment), *consenting]:
         yield _rule("", ["pods"], ["get", "list", "watch"])
         # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
         yield _rule("", ["pods/exec"], ["get", "create"], names)

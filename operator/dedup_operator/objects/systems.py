@@ -7,19 +7,17 @@ where the Toxiproxy in the clients' own pod listens; the tester has a way of its
 A system that is there already is where the experiment says; who its brokers are, each run asks it anew.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from dedup.experiment.deployments import STRIMZI
-from dedup.experiment.endpoints import Endpoints, asked_at
+from dedup.experiment.endpoints import OURS, Endpoints, asked_at
 from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
-
-TOPICS: Final = "dedup-"
-"""What all names of ours begin with on a system that is there already: its owner may grant us just these."""
 
 
 class Chart(NamedTuple):
@@ -41,6 +39,11 @@ CHARTS: Final[Mapping[str, Chart]] = {
 def release_of(owner: Owner, system: System) -> str:
     """The name of the system's Helm release."""
     return name_of(owner, "system", system.name)
+
+
+def names_on(release: str) -> str:
+    """What all begins with that an execution makes on a system that is there already. Nobody else's does."""
+    return f"{OURS}-run-{hashlib.sha256(release.encode()).hexdigest()[:8]}"
 
 
 def proxies_of(release: str) -> str:
@@ -69,5 +72,7 @@ def endpoints(system: System, release: str, namespace: str) -> Endpoints:
     Of a system that is there already: where it is asked who they are, straight.
     """
     if system.existing is not None:
-        return asked_at(system.protocol, system.existing, security(system), f"{TOPICS}{release}-")
+        names = names_on(release)
+        found = asked_at(system.protocol, system.existing, security(system), f"{names}-")
+        return found.model_copy(update={"names": names})
     return CHARTS[system.chart].endpoints(system, release, namespace)

@@ -8,10 +8,12 @@ from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import Observation
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Object
+from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.readiness import readiness, readiness_name
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of
+from dedup_operator.provision.consents import struck
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING
 
@@ -27,6 +29,8 @@ class Context(NamedTuple):
     settings: Settings
     now: Callable[[], float]
     """Seconds since 1970."""
+    home: Home = HERE
+    """Where locks of systems are."""
 
 
 class Provisioner(ABC):
@@ -57,7 +61,9 @@ class Provisioner(ABC):
     def start(self) -> None:
         """Begin, or go on. Once there is the Job that proves the system, nothing is left to do."""
         experiment, settings = self._context.experiment, self._context.settings
-        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, settings.chaos_images))
+        pods = list(struck(self._cluster, self._owner.namespace, experiment.spec))
+        images = settings.chaos_images
+        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, images, pods))
         if self._deploy():
             self._belongings.make(readiness(self._owner, experiment, self._system, settings))
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
+from dedup.experiment.consents import CONSENT
 from dedup.experiment.endpoints import BrokerPod, Endpoints
-from dedup_runners.chaos.containers import CALL_TIMEOUT_S, CONSENT, ApiContainers, Shell, refused
+from dedup_runners.chaos.containers import CALL_TIMEOUT_S, ApiContainers, Shell, refused
 
 Document = Mapping[str, Any]
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"

@@ -16,9 +16,9 @@ from urllib3.exceptions import HTTPError
 from websocket import WebSocketException
 
 from dedup.errors import PlatformError
+from dedup.experiment.consents import CONSENT
 from dedup.experiment.endpoints import BrokerPod
 
-CONSENT: Final = ("dedup.dev/faults", "allowed")
 CALL_TIMEOUT_S: Final = 10.0
 MARK: Final = "-- dedup: said --"
 LOST: Final = (OSError, WebSocketException)
