@@ -333,6 +333,10 @@ class Player:
         name, labels = made["metadata"]["name"], made["metadata"]["labels"]
         if status.get("conditions"):
             return
+        if made["spec"].get("suspend"):
+            for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+                self.cluster.delete("Pod", self.namespace, pod["metadata"]["name"])
+            return
         if not status.get("ready"):
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
             if self.jobs[name]:

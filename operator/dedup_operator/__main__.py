@@ -102,6 +102,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         asked.namespace = [own]
     if asked.lease and not asked.lease_namespace:
         parser.error("--lease: got no namespace; a Lease lies in one; say --lease-namespace NAME, or set POD_NAMESPACE")
+    if asked.all_namespaces and not asked.lease_namespace:
+        parser.error("--all-namespaces: got no namespace for the locks of systems; say --lease-namespace NAME")
     return asked
 
 

@@ -2,29 +2,60 @@
 
 Everything else of an experiment goes by its owner, without us. But topics on somebody's Kafka belong to nobody in the
 cluster, and whoever could remove them (Secrets, accounts, the execution's snapshot) goes with the experiment. So an
-experiment with such a system has a finalizer from before its first step. When it is deleted, its run is ended first,
-and when the run's pods are gone a Job removes what was made. Then the lock is given back, and the finalizer is taken
-away.
+experiment with such a system has a finalizer from before its first step until nothing of it is left there. When it is
+deleted in between, its run is ended first, and when the run's pods are gone a Job removes what was made. Then the lock
+is given back, and the finalizer is taken away.
 
-Kubernetes must be able to delete what people want gone. So what cannot be removed holds a deletion up for a bounded
-time, and an Event names it.
+Kubernetes must be able to delete what people want gone. So a deletion is held up for a bounded time, and for a short
+one if the API server refuses what the removal needs: in a namespace that is being deleted nothing can be made. Events
+and the operator's log say how to end it sooner, and what is left behind by which name. A lock that was not given back
+lasts no longer than the pods of its runs (`locks`).
 """
 
+import logging
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from dedup.errors import DedupError, PlatformError
 from dedup.experiment.spec import Experiment
 from dedup.experiment.stages import State, current, finished, schedule
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.locks import Locks
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.systems import names_on, release_of
 from dedup_operator.platforms import KubernetesPlatform
+from dedup_operator.stories import Tiding
 
 FINALIZER: Final = "dedup.dev/leftovers"
 AGAIN_S: Final = 2.0
 AT_MOST_S: Final = 900.0
 """After a deletion; a run's pods have 10 minutes to heal and to carry."""
+REFUSED_S: Final = 60.0
+"""After a deletion, while the API server refuses: rights may be on their way back, a namespace on its way out."""
+LEFT_RULE: Final = "what an experiment makes on a system that was there before goes with it"
+log = logging.getLogger("dedup_operator")
+
+Begun = tuple[Experiment, KubernetesPlatform]
+"""What an execution runs, and the platform that can leave it."""
+
+
+class Departure(NamedTuple):
+    """An experiment that is deleted."""
+
+    cluster: Cluster
+    live: Object
+    owner: Owner
+    locks: Locks
+    now_unix_s: float
+    tell: Callable[[Owner, Tiding], None]
+    """Writes an Event."""
+
+    @property
+    def lasts_s(self) -> float:
+        deleted = datetime.fromisoformat(self.live["metadata"]["deletionTimestamp"]).timestamp()
+        return self.now_unix_s - deleted
 
 
 def has_finalizer(live: Object) -> bool:
@@ -53,7 +84,31 @@ def _finalize(cluster: Cluster, live: Object, finalizers: list[str]) -> None:
     cluster.patch("DedupExperiment", meta["namespace"], meta["name"], {"metadata": change})
 
 
-def departed(platform: KubernetesPlatform, taken: Experiment, state: State | None) -> bool:
+def depart(leaving: Departure, state: State | None, begun: Callable[[], Begun | None]) -> float | None:
+    """Take a step: take away what it has made on systems of others, and let it go.
+
+    Seconds until the next look; None when it goes. `begun` reads what the execution runs; None if nobody knows.
+    """
+    try:
+        found = begun()
+        if found is None and (state is not None or leaving.locks.held()):
+            raise _left(leaving, None, "nobody knows what, since the ConfigMap with what it runs is gone")
+        if found is not None and not _departed(found[1], found[0], state):
+            if leaving.lasts_s > AT_MOST_S:
+                raise _left(leaving, found[0], f"what could not be removed within {AT_MOST_S:g} s of the deletion")
+            _tell_way_out(leaving, found[0])
+            return AGAIN_S
+    except (Refused, DedupError) as error:
+        if isinstance(error, Refused) and leaving.lasts_s <= REFUSED_S:
+            return AGAIN_S
+        words = str(error) if isinstance(error, DedupError) else str(_left(leaving, None, str(error)))
+        log.warning("%s/%s: left behind: %s", leaving.owner.namespace, leaving.owner.name, words)
+        leaving.tell(leaving.owner, Tiding("LeftBehind", words, ("left", "behind"), warns=True))
+    drop_finalizer(leaving.cluster, leaving.live)
+    return None
+
+
+def _departed(platform: KubernetesPlatform, taken: Experiment, state: State | None) -> bool:
     """Take a step towards its end on systems of others; whether nothing is left there. PlatformError says what is."""
     tasks = schedule(taken)
     if state is not None and not finished(tasks, state):
@@ -64,21 +119,27 @@ def departed(platform: KubernetesPlatform, taken: Experiment, state: State | Non
     return platform.left_to_others()
 
 
-def overdue(live: Object, now_unix_s: float) -> bool:
-    """Whether its deletion has lasted too long."""
-    deleted = datetime.fromisoformat(live["metadata"]["deletionTimestamp"]).timestamp()
-    return now_unix_s - deleted > AT_MOST_S
+def _tell_way_out(leaving: Departure, taken: Experiment) -> None:
+    """How to end the wait, for whoever wonders why it does not go."""
+    owner = leaving.owner
+    words = (
+        f"what it has made on {_systems(owner, taken)} is being removed, for {AT_MOST_S / 60:g} minutes at most; "
+        f"to let it go at once: kubectl patch dedup {owner.name} --namespace {owner.namespace} --type merge "
+        '--patch \'{"metadata": {"finalizers": null}}\', and remove that by hand'
+    )
+    leaving.tell(owner, Tiding("Leaving", words, ("leaving", "others"), warns=False))
 
 
-def give_up(locks: Locks, taken: Experiment) -> None:
-    """Give locks back all the same; PlatformError names the systems on which something may be left."""
-    left = [each.name for each in taken.spec.systems if each.existing is not None and locks.held(each.name)]
-    for name in left:
-        locks.release(name)
-    if left:
-        raise PlatformError(
-            where=f"system {', '.join(left)}",
-            got=f"what could not be removed within {AT_MOST_S:g} s of the deletion",
-            rule="what an experiment makes on a system that was there before goes with it",
-            todo="remove by hand what begins with dedup-run-",
-        )
+def _left(leaving: Departure, taken: Experiment | None, got: str) -> PlatformError:
+    return PlatformError(
+        where="systems that were there before" if taken is None else _systems(leaving.owner, taken),
+        got=got,
+        rule=LEFT_RULE,
+        todo="remove by hand what has these names" if taken else "remove by hand topics and groups named dedup-run-…",
+    )
+
+
+def _systems(owner: Owner, taken: Experiment) -> str:
+    """The systems of others, and the names of what is ours there."""
+    theirs = [each for each in taken.spec.systems if each.existing is not None]
+    return ", ".join(f"system {each.name} ({names_on(release_of(owner, each))}-…)" for each in theirs)

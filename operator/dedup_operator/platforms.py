@@ -44,7 +44,7 @@ from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
-from dedup_operator.provision.consents import may_strike
+from dedup_operator.provision.consents import check_still, may_strike
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
@@ -52,8 +52,6 @@ from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
 """The label of a namespace that says what pods it takes; without it, the cluster's default holds."""
 PRIVILEGED: Final = "privileged"
-PARTITIONS: Final = "dedup.dev/fault=partition"
-"""How `dedup_runners.chaos` labels the policies that it makes."""
 HELD: Final = 4
 """A part so small of a producer's memory may be messages that wait: its client copies them when it makes requests."""
 APPLICATION: Final = "sparkoperator.k8s.io/app-name"
@@ -192,13 +190,32 @@ class KubernetesPlatform:
         """Whether no pod of a run is at work any more, and nothing that one has cut off is."""
         return not self._run_pods() and not self._cuts()
 
+    def withdrawn(self, task: Task) -> PlatformError | None:
+        """Why a run that is at work may not go on: an owner of pods that it may strike allows it no more."""
+        if task.run_id is None:
+            return None
+        system = next(each for each in self._experiment.spec.systems if each.name == task.system)
+        try:
+            check_still(self._cluster, self._owner.namespace, system, self._experiment.spec)
+        except PlatformError as error:
+            return error
+        return None
+
     def left_to_others(self) -> bool:
         """Leave the systems that were there before, a step at a time; whether nothing of ours is left on them."""
-        theirs = [self._provisioner(each) for each in self._experiment.spec.systems if each.existing is not None]
-        for system in theirs:
+        for system in self._theirs():
             if system.see_leaving() != DONE:
                 system.leave()
-        return all(system.see_leaving() == DONE for system in theirs)
+        return self.has_left_others()
+
+    def has_left_others(self) -> bool:
+        """Whether nothing of ours is left on the systems that were there before."""
+        return all(system.see_leaving() == DONE for system in self._theirs())
+
+    def waits_for(self) -> str:
+        """What the leaving of such systems waits for, in words."""
+        seen = [system.see_leaving().message for system in self._theirs()]
+        return "; ".join(each for each in seen if each) or "what it has made on systems of others is being removed"
 
     def has_left(self) -> bool:
         """Whether nothing of any system is left."""
@@ -318,7 +335,7 @@ class KubernetesPlatform:
         """The policies by which pods of this experiment's runs, ended or not, keep a broker cut off."""
         if not needs_deadlines(self._experiment):
             return []
-        policies = self._cluster.list("NetworkPolicy", self._owner.namespace, PARTITIONS)
+        policies = self._cluster.list("NetworkPolicy", self._owner.namespace, sights.PARTITIONS)
         return [each for each in policies if self._may_be_ours(each)]
 
     def _may_be_ours(self, policy: Object) -> bool:
@@ -335,6 +352,9 @@ class KubernetesPlatform:
 
     def _systems(self) -> list[Provisioner]:
         return [self._provisioner(each) for each in self._experiment.spec.systems]
+
+    def _theirs(self) -> list[Provisioner]:
+        return [self._provisioner(each) for each in self._experiment.spec.systems if each.existing is not None]
 
     def _provisioner(self, system: System) -> Provisioner:
         return provisioner(self._context, system)

@@ -43,14 +43,15 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
-from dedup_operator.departures import drop_finalizer, has_finalizer, held_back
+from dedup_operator.departures import Departure, drop_finalizer, has_finalizer, held_back
+from dedup_operator.executions import REPLACED, begun, check_unused, snapshotted
 from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
@@ -75,9 +76,6 @@ QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
 """In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
-OVER: Final = "dedup.dev/replaced"
-REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
-"""What is written on the snapshot of an execution that a new runToken has ended."""
 log = logging.getLogger("dedup_operator")
 
 
@@ -121,11 +119,13 @@ class Reconciler:
         try:
             before = read_status(live)
         except PlatformError as error:
-            if going:
-                drop_finalizer(self.cluster, live)  # nobody knows what it has begun
-                return None
             log.warning("%s/%s: %s", *key, error)
             meta = live["metadata"]
+            if going:  # nobody knows what it has begun
+                words = f"{error}; what it made on systems that were there before is left: remove dedup-run-… by hand"
+                self.tell(Owner(*key, meta["uid"]), Tiding("LeftBehind", words, ("left", "behind"), warns=True))
+                drop_finalizer(self.cluster, live)
+                return None
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
             self.tell(Owner(*key, meta["uid"]), unread)
             return None
@@ -199,21 +199,20 @@ class _Look:
 
     def depart(self) -> float | None:
         """It is deleted: take away what it has made on systems of others, and let it go."""
-        owner = self._execution(self._before.observed_run_token)
+        operator, owner = self._operator, self._execution(self._before.observed_run_token)
         logs.current.set(execution_of(owner))
-        state, kept = self._before.state, self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
-        try:
-            if kept is not None and _belongs(kept, owner):
-                taken = read(kept)
-                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
-                if departures.overdue(self._live, self._now()):
-                    departures.give_up(Locks(self._cluster, self._operator.home, owner, self._now), taken)
-                elif not departures.departed(platform, taken, state.state if state else None):
-                    return departures.AGAIN_S
-        except (SpecificationError, PlatformError) as error:
-            self._operator.tell(owner, Tiding("LeftBehind", str(error), ("left", "behind"), warns=True))
-        drop_finalizer(self._cluster, self._live)
-        return None
+        leaving = Departure(self._cluster, self._live, owner, self._locks(owner), self._now(), operator.tell)
+        state = self._before.state
+        return departures.depart(leaving, state.state if state else None, lambda: self._begun(owner))
+
+    def _begun(self, owner: Owner) -> "tuple[Experiment, _Hearing] | None":
+        """What an execution runs, and its platform, to leave it; None if it has begun nothing, or nobody knows what."""
+        state = self._before.state
+        found = begun(self._cluster, owner, state.state if state else None, self._live, self._defaults)
+        return found and (found[0], self._platform(found[0], owner, found[1]))
+
+    def _locks(self, owner: Owner) -> Locks:
+        return Locks(self._cluster, self._operator.home, owner, self._now)
 
     def _later(self) -> float:
         """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.
@@ -237,12 +236,9 @@ class _Look:
         idle, owner = idle_s(before, self._now()), self._execution(before.observed_run_token)
         assert before.state is not None
         with suppress(SpecificationError, PlatformError):
-            kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
-            if kept is not None and _belongs(kept, owner):
-                taken = read(kept)
-                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
-                state = before.state.state
-                return made_room(platform, taken, schedule(taken), state, idle, "a stall that lasts")
+            if (found := self._begun(owner)) is not None:
+                taken, platform = found
+                return made_room(platform, taken, schedule(taken), before.state.state, idle, "a stall that lasts")
         return idle > AT_MOST_S
 
     def _parked(self) -> dict[str, Any]:
@@ -269,7 +265,7 @@ class _Look:
             platform.check()
             platform.check_faults()
         if state is not None and not same:
-            self._check_unused()
+            check_unused(self._cluster, self._owner)
             if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
                 return SOON_S
             self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))
@@ -281,8 +277,9 @@ class _Look:
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
         self._live = held_back(self._cluster, self._live, asked)
-        kept = self._snapshot(asked)
+        kept = snapshotted(self._cluster, self._owner, lambda: snapshot(self._owner, asked, self._todays(asked)))
         taken, settings = read(kept), settings_in(kept, self._defaults)
+        self._live = held_back(self._cluster, self._live, taken)  # the spec may have been another one then
         check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
@@ -317,10 +314,11 @@ class _Look:
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
         if suspended:
-            after = self._suspended(taken, tasks, state, platform)
+            after = self._suspended(taken, tasks, state, platform, "a suspension")
         else:
             if needs_verification(tasks, state):
                 platform.check(tasks[state.cursor])
+            self._check_consent(taken, tasks, state, platform, save)
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
             save(after)
@@ -330,6 +328,22 @@ class _Look:
             return self._rest(taken, state, platform, changed)
         self._write(self._situation(tasks=tasks, state=state, heard=platform.words, changed=changed))
         return LOOK_AGAIN_S
+
+    def _check_consent(
+        self,
+        taken: Experiment,
+        tasks: tuple[Task, ...],
+        state: State,
+        platform: KubernetesPlatform,
+        save: Callable[[State], None],
+    ) -> None:
+        """PlatformError if an owner has taken back what a run needs that is at work: it is ended, and heals."""
+        if (error := platform.withdrawn(current(tasks, state)[0])) is None:
+            return
+        after = self._suspended(taken, tasks, state, platform, f"a consent that was taken back: {error}")
+        if after != state:  # else it has ended, or only carries its result
+            save(after)
+            raise error
 
     def _rest(self, taken: Experiment, state: State, platform: _Hearing, changed: bool) -> float | None:
         """Suspended: its place is another's when nothing of it runs any more."""
@@ -377,7 +391,7 @@ class _Look:
             return after
 
     def _suspended(
-        self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform
+        self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform, why: str
     ) -> State:
         """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one.
 
@@ -389,7 +403,7 @@ class _Look:
             return state
         if platform.carries(task, attempt):
             return state
-        platform.cancel(task, attempt, f"{task}: ended by a suspension")
+        platform.cancel(task, attempt, f"{task}: ended by {why}")
         gone = Observation(status=Seen.ABSENT)
         begun = state.model_copy(update={"intended": True, "restarts": 0})
         return decide(tasks, begun, gone, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
@@ -401,6 +415,11 @@ class _Look:
             asked = parse(document_of(self._live), source="DedupExperiment")
         changed = asked is None or asked.digest() != digest
         self._put(noted(self._before, self._meta["generation"], changed, self._today()))
+        if has_finalizer(self._live):
+            with suppress(SpecificationError, PlatformError, Refused):
+                if (found := self._begun(self._owner)) is not None and found[1].has_left_others():
+                    drop_finalizer(self._cluster, self._live)
+                    return AT_ONCE_S
         return self._retain(asked) if asked else None
 
     def _retain(self, asked: Experiment) -> float | None:
@@ -416,50 +435,21 @@ class _Look:
 
     def _abandoned(self, asked: Experiment, state: State, owner: Owner) -> bool:
         """End the execution of an earlier runToken, before it is forgotten; whether it is ended."""
-        kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
-        if kept is None:
+        if (found := self._begun(owner)) is None:
             return True
-        taken = read(kept)
-        tasks, platform = schedule(taken), self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
+        taken, platform = found
+        tasks = schedule(taken)
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
         if any(each.existing is not None for each in taken.spec.systems) and not platform.has_left():
+            self._operator.tell(owner, Tiding("Leaving", platform.waits_for(), ("leaving", owner.token), warns=False))
             return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
             return False
-        self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
+        with suppress(Refused):  # somebody has deleted it
+            self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
         return True
-
-    def _snapshot(self, asked: Experiment) -> Object:
-        """What this execution runs, which is written down the first time that anybody asks for it."""
-        name = snapshot_name(self._owner)
-        kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        if kept is None:
-            self._cluster.create(snapshot(self._owner, asked, self._todays(asked)))
-            kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        self._refuse_used(kept)
-        if kept is None or not _belongs(kept, self._owner):
-            raise PlatformError(
-                where=f"ConfigMap {name}",
-                got="one that does not belong to this experiment" if kept else "none, though it was just made",
-                rule="an execution runs what was written down when it began",
-                todo="find out who made it, and delete it" if kept else "see who deletes such ConfigMaps",
-            )
-        return kept
-
-    def _check_unused(self) -> None:
-        """Before an execution is ended, and what it left is taken away, for a token that cannot be run."""
-        self._refuse_used(self._cluster.get("ConfigMap", self._owner.namespace, snapshot_name(self._owner)))
-
-    def _refuse_used(self, kept: Object | None) -> None:
-        if ((kept or {}).get("metadata", {}).get("annotations") or {}).get(OVER) == "true":
-            raise PlatformError(
-                where="spec.runToken",
-                got=f"{self._token or 'none'}, which was used before",
-                rule="every execution has a token of its own, and what it left stays as it was",
-                todo="choose another",
-            )
 
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
@@ -493,7 +483,3 @@ class _Look:
         self._operator.metrics.count(self._read, status, self._tasks, self._now())
         self._operator.queue.noticed(self._live)
         self._before = self._read = status
-
-
-def _belongs(kept: Object, owner: Owner) -> bool:
-    return any(each["uid"] == owner.uid for each in kept["metadata"].get("ownerReferences") or ())

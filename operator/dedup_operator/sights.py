@@ -23,6 +23,8 @@ ENDS: Final = ("Succeeded", "Failed")
 NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
 PENDING: Final = f"status.phase!=Running,{NOT_ENDED}"
 """Which pods have not started: of Spark's executors there may be many that have."""
+PARTITIONS: Final = "dedup.dev/fault=partition"
+"""How `dedup_runners.chaos` labels the policies that it makes."""
 STARTING: Final = ("ContainerCreating", "PodInitializing")
 """What a container waits for that only takes its time. Whatever else it waits for, somebody may have to mend."""
 SPARK_FAILED: Final = "FAILED"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import Candidate, consenting, placed
+from dedup.experiment.consents import Candidate, consenting, living, placed
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.spec import Spec, System
 from dedup_runners.admins.discoveries import addresses_of
@@ -22,7 +22,7 @@ AGAIN_S: Final = 1.0
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 CALL_TIMEOUT_S: Final = 10.0
 Found = Callable[[str], list[Candidate]]
-"""The pods of this namespace with those labels."""
+"""The pods of this namespace with those labels, but for those that have ended or are about to go."""
 
 
 def in_pods(endpoints: Endpoints, system: System, spec: Spec, pods: Found, within_s: float = PLACED_S) -> Endpoints:
@@ -54,7 +54,7 @@ def in_pods(endpoints: Endpoints, system: System, spec: Spec, pods: Found, withi
 
 
 def pods_here(selector: str) -> list[Candidate]:
-    """The pods of our own namespace with those labels, by our service account. Right: `list` on pods."""
+    """The living pods of our own namespace with those labels, by our service account. Right: `list` on pods."""
     from kubernetes.client import ApiClient, ApiException, CoreV1Api
     from kubernetes.config import load_incluster_config
     from urllib3.exceptions import HTTPError
@@ -64,7 +64,7 @@ def pods_here(selector: str) -> list[Candidate]:
     bound: dict[str, Any] = {"_request_timeout": CALL_TIMEOUT_S, "_preload_content": False}
     try:
         said = CoreV1Api(ApiClient()).list_namespaced_pod(namespace, label_selector=selector, **bound)
-        return [Candidate.of(each) for each in json.loads(said.data)["items"]]
+        return living(json.loads(said.data)["items"])
     except (ApiException, HTTPError) as error:
         raise PlatformError(
             where=f"pods {selector}",

@@ -5,7 +5,7 @@ from typing import Any, Final
 import pytest
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import CONSENT, CONTAINER, HOLD, Candidate, consenting, placed
+from dedup.experiment.consents import CONSENT, CONTAINER, EXPERIMENT, HOLD, Candidate, consenting, living, placed
 from dedup.experiment.endpoints import BrokerPod
 from dedup.faults.kill import Kill
 from dedup.faults.kinds import FaultKind
@@ -23,11 +23,15 @@ def pod(number: int, address: str | None = None, **changes: Any) -> Candidate:
     meta: dict[str, Any] = {
         "namespace": "lab",
         "name": f"k-{number}",
+        "uid": f"u-{number}",
         "labels": {CONSENT[0]: CONSENT[1]},
         "annotations": {HOLD: "/hold"},
-        "ownerReferences": [{"kind": "StatefulSet"}],
+        "ownerReferences": [{"kind": "StatefulSet", "uid": "set", "controller": True}],
     }
-    spec = {"containers": [{"name": each} for each in changes.pop("containers", ("broker",))]}
+    spec = {
+        "containers": [{"name": each} for each in changes.pop("containers", ("broker",))],
+        **changes.pop("spec", {}),
+    }
     status = {"podIP": address, "podIPs": [{"ip": address}]} if address else {}
     return Candidate.of({"metadata": meta | changes, "spec": spec, "status": status})
 
@@ -40,9 +44,8 @@ def refused(*pods: Candidate, faults: tuple[FaultKind, ...] = (HELD,)) -> str:
 
 def test_pods_that_consent_are_known_with_their_container_and_hold() -> None:
     found = consenting("app=kafka", [pod(0), pod(1)], [HELD, DELETED])
-    assert found == {
-        name: BrokerPod(namespace="lab", name=name, container="broker", hold="/hold") for name in ("k-0", "k-1")
-    }
+    about = {"namespace": "lab", "container": "broker", "hold": "/hold", "controller": "set"}
+    assert found == {f"k-{each}": BrokerPod(name=f"k-{each}", uid=f"u-{each}", **about) for each in (0, 1)}
 
 
 def test_a_pod_without_the_label_is_named_and_what_to_do() -> None:
@@ -55,6 +58,32 @@ def test_a_pod_without_the_label_is_named_and_what_to_do() -> None:
     )
     many = [pod(number, labels={}) for number in range(8)]
     assert "at k-0, k-1, k-2, k-3, k-4 and 3 more;" in refused(*many)
+
+
+def test_a_pod_that_an_experiment_has_brought_is_not_somebody_elses_to_strike() -> None:
+    """It has the label, too: for the faults of its own experiment."""
+    labels = {CONSENT[0]: CONSENT[1]}
+    assert (
+        "got pods that experiments have brought: k-1 (of theirs); the label of such a pod allows the faults of its own "
+        "experiment" in refused(pod(0), pod(1, labels={**labels, EXPERIMENT: "theirs"}))
+    )
+    assert consenting("app=kafka", [pod(0), pod(1, labels=labels)], [HELD]).keys() == {"k-0", "k-1"}
+
+
+@pytest.mark.parametrize("shared", ["hostNetwork", "hostPID"])
+def test_a_pod_that_shares_its_nodes_network_or_processes_is_not_struck(shared: str) -> None:
+    assert f"pod k-1: got {shared}: true; what a fault does in a pod must stay" in refused(
+        pod(0), pod(1, spec={shared: True})
+    )
+
+
+def test_pods_that_have_ended_or_are_about_to_go_are_no_candidates() -> None:
+    """Their addresses may be others' by now."""
+    here = {"metadata": {"namespace": "lab", "name": "k-0"}, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
+    ended = {**here, "status": {"phase": "Failed", "podIP": "10.0.0.1"}}
+    going = {**here, "metadata": {**here["metadata"], "deletionTimestamp": "2026-11-27T00:00:00Z"}}
+    assert [each.name for each in living([ended, here, going])] == ["k-0"]
+    assert living([ended, going]) == []
 
 
 def test_no_pod_is_no_consent() -> None:
@@ -91,7 +120,7 @@ def test_what_no_fault_needs_is_not_asked_for(
     assert consenting("app=kafka", [pod(0, **changes)], faults)["k-0"].container == container
 
 
-PODS: Final = (pod(0, "10.0.0.1"), pod(1, "10.0.0.2"), pod(2))
+PODS: Final = (pod(0, "10.0.0.1"), pod(1, "10.0.0.2"))
 
 
 def test_a_broker_is_in_the_pod_whose_address_it_advertises_whatever_their_names() -> None:
@@ -110,10 +139,11 @@ def test_a_broker_is_in_the_pod_whose_address_it_advertises_whatever_their_names
             "brokers: got 0 in k-0, 1 in k-0; each broker runs in a pod of",
         ),
         ({}, "brokers: got no word where they are"),
+        ({"0": {"10.0.0.1"}}, "podSelector: got pods of no broker: k-1; it names the brokers' pods and no other"),
     ],
 )
 def test_what_is_not_proven_is_not_struck(brokers: dict[str, set[str]], words: str) -> None:
-    """A Service's address, none, several pods', one of two that leads elsewhere, two brokers at one pod."""
+    """A Service's address, none, several pods', one of two that leads elsewhere, two brokers at one pod, a stranger."""
     with pytest.raises(PlatformError) as caught:
         placed(brokers, PODS)
     assert words in str(caught.value)

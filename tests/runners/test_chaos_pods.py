@@ -199,6 +199,61 @@ def test_a_pod_without_consent_is_never_entered(fakes: Fakes) -> None:
     assert other.told == []
 
 
+def test_a_consent_that_was_taken_back_since_it_was_seen_is_none(site: Pods, fakes: Fakes) -> None:
+    """The shell is open and the pod was seen to consent; it is asked anew at the strike."""
+    one = fakes.by_name["k-1"]
+    one.told.clear()
+    one.seen = FIRST._replace(consents=False)
+    with pytest.raises(PlatformError, match="only pods that consent are hurt"):
+        site.victim("1")
+    assert one.told == []
+    one.seen = FIRST
+    assert site.victim("1").life == "one"
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (FIRST._replace(uid="v", life="two", controller="somebody"), "another pod than the one that was proven"),
+        (FIRST._replace(uid="v", life="two", controller="set", consents=False), "only pods that consent are hurt"),
+        (FIRST._replace(leaving=True), "a pod that is being deleted"),
+    ],
+)
+def test_a_pod_of_others_that_has_taken_anothers_place_is_not_struck(fakes: Fakes, now: Seen, words: str) -> None:
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    assert site.victim("1").life == "one"
+    one.told.clear()
+    one.seen = now
+    with pytest.raises(PlatformError, match=words):
+        site.victim("1")
+    assert not any("kill" in line for line in one.told)
+
+
+def test_the_pod_that_its_controller_has_made_anew_is_entered_anew(fakes: Fakes) -> None:
+    """The twin: same controller, and it consents."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    one.told.clear()
+    one.seen = FIRST._replace(uid="v", life="two", controller="set")
+    assert site.victim("1").life == "two"
+    assert one.told == ["echo ready"], "another shell"
+
+
+def test_a_victim_is_healed_whatever_its_owner_says_by_then(site: Pods, fakes: Fakes) -> None:
+    """The shell is lost, the consent gone: the stopped process is still woken. Any other pod stays closed."""
+    victim = site.victim("1")
+    for one in fakes.by_name.values():
+        one.gone, one.seen = True, FIRST._replace(consents=False)
+    with pytest.raises(PlatformError, match="got no answer"):
+        site.run(victim, "true")  # that the shell is gone is found out
+    assert site.run(victim, "kill -CONT $process") == "7"
+    other = fakes.by_name["k-0"]
+    other.told.clear()
+    assert site.connections().keys() == {"1"}
+    assert other.told == []
+
+
 @pytest.fixture
 def without_hold(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Pods:
     """Of somebody's chart that knows no hold."""
@@ -284,11 +339,14 @@ def test_what_a_pod_says_of_its_container() -> None:
         state=Object(running=Object(), terminated=None),
         last_state=Object(terminated=ended),
     )
-    metadata = Object(uid="u", labels={"dedup.dev/faults": "allowed"})
+    keepers = [Object(uid="node", controller=None), Object(uid="set", controller=True)]
+    labels = {"dedup.dev/faults": "allowed"}
+    metadata = Object(uid="u", labels=labels, owner_references=keepers, deletion_timestamp=None)
     pod = Object(metadata=metadata, status=Object(container_statuses=[status]))
-    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137})
-    unborn = Object(metadata=Object(uid="u", labels=None), status=Object(container_statuses=None))
-    assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {})
+    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137}, controller="set")
+    bare = Object(uid="u", labels=None, owner_references=None, deletion_timestamp="now")
+    unborn = Object(metadata=bare, status=Object(container_statuses=None))
+    assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {}, leaving=True)
 
 
 class Channel:

@@ -6,6 +6,10 @@ hold, by annotations. Which broker is in which pod is told by addresses: the one
 looked up, is the pod's own. An address that leads to a Service, a load balancer or a node proves nothing, and then
 nothing is struck.
 
+A consent is no fact to remember: the label is read again, of that very pod, at the moment of each strike
+(`may_strike`). A pod that an experiment has brought has the label, too, but its owner is that experiment, and it is not
+struck by others.
+
 Pure: whoever asks the API server and the brokers brings what they said.
 """
 
@@ -24,6 +28,10 @@ CONTAINER: Final = "dedup.dev/container"
 HOLD: Final = "dedup.dev/hold"
 """The annotation that names the folder in which the container's start looks for `until` and writes `pid`."""
 _FOLDER: Final = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+")
+EXPERIMENT: Final = "dedup.dev/experiment"
+"""The label of a pod that an experiment has brought: the experiment's name."""
+ENDS: Final = ("Succeeded", "Failed")
+"""Phases of a pod that has ended: its address may be another pod's by now."""
 KEEPERS: Final = ("StatefulSet", "StrimziPodSet")
 """Controllers that make a pod anew under its name."""
 MOST_NAMED: Final = 5
@@ -40,20 +48,76 @@ class Candidate(NamedTuple):
     annotations: Mapping[str, str]
     keeps_name: bool
     """Its controller gives the pod that takes its place the same name."""
+    uid: str = ""
+    controller: str = ""
+    """The identity of the object that made it and would make it anew; empty: nobody would."""
+    experiment: str = ""
+    """The experiment that has brought it; empty: none has."""
+    shares: str = ""
+    """What it shares with its node, and so with pods of anybody: hostNetwork, hostPID; empty: neither."""
 
     @classmethod
     def of(cls, pod: Mapping[str, Any]) -> Self:
         """From the API server's JSON."""
-        meta, status = pod["metadata"], pod.get("status") or {}
+        meta, status, spec = pod["metadata"], pod.get("status") or {}, pod.get("spec") or {}
         found = [each.get("ip") for each in status.get("podIPs") or ()] or [status.get("podIP")]
+        owners = meta.get("ownerReferences") or ()
         return cls(
             namespace=meta["namespace"],
             name=meta["name"],
             addresses=frozenset(each for each in found if each),
             consents=(meta.get("labels") or {}).get(CONSENT[0]) == CONSENT[1],
-            containers=tuple(each["name"] for each in (pod.get("spec") or {}).get("containers") or ()),
+            containers=tuple(each["name"] for each in spec.get("containers") or ()),
             annotations=meta.get("annotations") or {},
-            keeps_name=any(each["kind"] in KEEPERS for each in meta.get("ownerReferences") or ()),
+            keeps_name=any(each["kind"] in KEEPERS for each in owners),
+            uid=meta.get("uid", ""),
+            controller=next((each.get("uid", "") for each in owners if each.get("controller")), ""),
+            experiment=(meta.get("labels") or {}).get(EXPERIMENT, ""),
+            shares=next((each for each in ("hostNetwork", "hostPID") if spec.get(each)), ""),
+        )
+
+
+def living(pods: Iterable[Mapping[str, Any]]) -> list[Candidate]:
+    """Those of the API server's pods that are there to stay: neither ended nor about to go."""
+    return [
+        Candidate.of(each)
+        for each in pods
+        if not each["metadata"].get("deletionTimestamp") and (each.get("status") or {}).get("phase") not in ENDS
+    ]
+
+
+class Found(NamedTuple):
+    """A pod at the moment of a strike, as the API server tells it then."""
+
+    uid: str
+    consents: bool
+    controller: str = ""
+    leaving: bool = False
+    """It is being deleted already."""
+
+
+def may_strike(pod: BrokerPod, now: Found) -> None:
+    """PlatformError unless this very pod may be struck now.
+
+    Of a pod of others: the one that was proven, or the one that the same controller has put in its place.
+    """
+    where = f"pod {pod.namespace}/{pod.name}"
+    if not now.consents:
+        raise PlatformError(
+            where=where,
+            got=f"no label {'='.join(CONSENT)}",
+            rule="only pods that consent are hurt",
+            todo="label the pod",
+        )
+    if pod.uid is None:
+        return
+    replaced = now.uid != pod.uid and not (pod.controller and now.controller == pod.controller)
+    if replaced or now.leaving:
+        raise PlatformError(
+            where=where,
+            got="a pod that is being deleted" if now.leaving else "another pod than the one that was proven",
+            rule="a pod of others is struck if it is the broker's, which each run proves at its beginning",
+            todo="see who deletes or replaces it; the next run proves the pods anew",
         )
 
 
@@ -62,17 +126,15 @@ def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultK
     if not pods:
         rule = "podSelector names the brokers' pods, in the experiment's namespace"
         raise _unable(f"pods {selector}", "none with these labels", rule, "them, and the namespace")
-    if silent := sorted(each.name for each in pods if not each.consents):
-        named = ", ".join(silent[:MOST_NAMED]) + (
-            f" and {len(silent) - MOST_NAMED} more" if silent[MOST_NAMED:] else ""
-        )
-        label = "=".join(CONSENT)
-        raise PlatformError(
-            where=f"pods {selector}",
-            got=f"no label {label} at {named}",
-            rule="faults strike pods of others only if their owner allows it, at each of them",
-            todo=f"have their owner label them ({label}, at the pod template), or narrow podSelector",
-        )
+    check_allowed(selector, pods)
+    for pod in pods:
+        if pod.shares:
+            raise PlatformError(
+                where=f"pod {pod.name}",
+                got=f"{pod.shares}: true",
+                rule="what a fault does in a pod must stay in it, and an address of a node proves no pod",
+                todo="have the brokers run in pods with a network and processes of their own",
+            )
     found = {each.name: _container(each) for each in pods}
     asked = [each for each in faults if each.on_consent]
     for pod in pods:
@@ -91,6 +153,30 @@ def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultK
                 todo="write kill, or have the brokers run in a StatefulSet",
             )
     return found
+
+
+def check_allowed(selector: str, pods: Sequence[Candidate]) -> None:
+    """PlatformError names the pods that may not be struck; none are all right."""
+    if silent := sorted(each.name for each in pods if not each.consents):
+        label = "=".join(CONSENT)
+        raise PlatformError(
+            where=f"pods {selector}",
+            got=f"no label {label} at {_named(silent)}",
+            rule="faults strike pods of others only if their owner allows it, at each of them",
+            todo=f"have their owner label them ({label}, at the pod template), or narrow podSelector",
+        )
+    if brought := sorted(f"{each.name} (of {each.experiment})" for each in pods if each.experiment):
+        raise PlatformError(
+            where=f"pods {selector}",
+            got=f"pods that experiments have brought: {_named(brought)}",
+            rule="the label of such a pod allows the faults of its own experiment, and of no other",
+            todo="name pods of a system that is there already in podSelector",
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def placed(brokers: Mapping[str, Iterable[str]], pods: Sequence[Candidate]) -> dict[str, str]:
@@ -117,6 +203,13 @@ def placed(brokers: Mapping[str, Iterable[str]], pods: Sequence[Candidate]) -> d
     if len(set(found.values())) < len(found):
         words = ", ".join(f"{broker} in {pod}" for broker, pod in sorted(found.items()))
         raise _unable("brokers", words, "each broker runs in a pod of its own", "the addresses that brokers advertise")
+    if strangers := sorted(each.name for each in pods if each.name not in found.values()):
+        raise PlatformError(
+            where="podSelector",
+            got=f"pods of no broker: {_named(strangers)}",
+            rule="it names the brokers' pods and no other: a fault has a right to each of them",
+            todo="narrow podSelector, or wait until every broker is registered",
+        )
     return found
 
 
@@ -144,7 +237,14 @@ def _container(pod: Candidate) -> BrokerPod:
             rule="it is the absolute path of a folder: letters, digits, dots, dashes, underlines and /",
             todo="have its owner mend it, or take it out",
         )
-    return BrokerPod(namespace=pod.namespace, name=pod.name, container=named or pod.containers[0], hold=hold)
+    return BrokerPod(
+        namespace=pod.namespace,
+        name=pod.name,
+        container=named or pod.containers[0],
+        hold=hold,
+        uid=pod.uid,
+        controller=pod.controller or None,
+    )
 
 
 def _unable(where: str, got: str, rule: str, about: str) -> PlatformError:

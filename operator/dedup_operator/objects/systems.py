@@ -42,8 +42,11 @@ def release_of(owner: Owner, system: System) -> str:
 
 
 def names_on(release: str) -> str:
-    """What all begins with that an execution makes on a system that is there already. Nobody else's does."""
-    return f"{OURS}-run-{hashlib.sha256(release.encode()).hexdigest()[:8]}"
+    """What all begins with that an execution makes on a system that is there already. Nobody else's does.
+
+    A release's name is a digest of the experiment's uid, the runToken and the system.
+    """
+    return f"{OURS}-run-{hashlib.sha256(release.encode()).hexdigest()[:32]}"
 
 
 def proxies_of(release: str) -> str:

@@ -1,31 +1,37 @@
 """The pods of systems that are there already: which an experiment may strike, as their owner says now.
 
-Asked before anything is begun, and before each run: an owner who takes the label away stalls the experiment.
+Asked before anything is begun, before each run, and while one is at work: an owner who takes the label away ends the
+run, which heals, and stalls the experiment. The injector asks besides, at each strike (`dedup_runners.chaos`).
 """
 
-from collections.abc import Iterator
-
-from dedup.experiment.consents import Candidate, consenting
+from dedup.errors import PlatformError
+from dedup.experiment.consents import CONSENT, Candidate, check_allowed, consenting, living
 from dedup.experiment.endpoints import BrokerPod
 from dedup.experiment.spec import Spec, System
 from dedup.faults.kinds import FaultKind
-from dedup_operator.clusters import Cluster
+from dedup_operator.clusters import Cluster, Object
 
 
 def candidates(cluster: Cluster, namespace: str, system: System) -> list[Candidate]:
-    """The pods that the system's selector names, in the experiment's namespace; none if it names none."""
-    if system.existing is None or system.existing.pod_selector is None:
-        return []
-    found = cluster.list("Pod", namespace, system.existing.pod_selector.written)
-    return [Candidate.of(each) for each in found if not each["metadata"].get("deletionTimestamp")]
+    """The living pods that the system's selector names, in the experiment's namespace; none if it names none."""
+    return living(_selected(cluster, namespace, system))
 
 
 def may_strike(cluster: Cluster, namespace: str, system: System, spec: Spec) -> dict[str, BrokerPod]:
     """The containers that faults of the experiment may strike, by their pods; PlatformError says what is missing."""
-    faults = striking(spec)
-    if system.existing is None or system.existing.pod_selector is None or not faults:
+    if system.existing is None or system.existing.pod_selector is None or not (faults := striking(spec)):
         return {}
-    return consenting(system.existing.pod_selector.written, candidates(cluster, namespace, system), faults)
+    pods = _selected(cluster, namespace, system)
+    found = consenting(system.existing.pod_selector.written, living(pods), faults)
+    if any(each.replaces_pod for each in faults):
+        _check_templates(cluster, namespace, pods)
+    return found
+
+
+def check_still(cluster: Cluster, namespace: str, system: System, spec: Spec) -> None:
+    """PlatformError if one of the pods that are there while a run is at work may not be struck any more."""
+    if system.existing is not None and system.existing.pod_selector is not None and striking(spec):
+        check_allowed(system.existing.pod_selector.written, candidates(cluster, namespace, system))
 
 
 def striking(spec: Spec) -> list[FaultKind]:
@@ -33,7 +39,27 @@ def striking(spec: Spec) -> list[FaultKind]:
     return [each.given for _, each in spec.written_faults if each.given.on_consent]
 
 
-def struck(cluster: Cluster, namespace: str, spec: Spec) -> Iterator[str]:
-    """The names of all pods of others that the experiment's faults may strike."""
-    for system in spec.systems:
-        yield from may_strike(cluster, namespace, system, spec)
+def _selected(cluster: Cluster, namespace: str, system: System) -> list[Object]:
+    if system.existing is None or system.existing.pod_selector is None:
+        return []
+    return cluster.list("Pod", namespace, system.existing.pod_selector.written)
+
+
+def _check_templates(cluster: Cluster, namespace: str, pods: list[Object]) -> None:
+    """PlatformError if a pod that takes a deleted one's place would not consent. Strimzi's templates cannot be read."""
+    owners = {
+        each["name"]
+        for pod in pods
+        for each in pod["metadata"].get("ownerReferences") or ()
+        if each["kind"] == "StatefulSet"
+    }
+    for name in sorted(owners):
+        found = cluster.get("StatefulSet", namespace, name)
+        labels = ((found or {}).get("spec", {}).get("template", {}).get("metadata") or {}).get("labels") or {}
+        if found is not None and labels.get(CONSENT[0]) != CONSENT[1]:
+            raise PlatformError(
+                where=f"StatefulSet {name}",
+                got=f"no label {'='.join(CONSENT)} in its pod template",
+                rule="podDelete lets it make another pod, which must consent as the deleted one did",
+                todo="have its owner label the pod template, or write kill",
+            )

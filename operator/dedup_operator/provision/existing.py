@@ -1,19 +1,26 @@
 """A system that is there already: it is proven to answer, and neither deployed nor taken away.
 
 Its round trip tells who it is. That identity is locked, so that no other experiment tests it meanwhile; and if faults
-are to strike its pods, each broker's pod is proven by the addresses that the round trip has looked up. When the
-execution is done with it, a Job removes everything whose name begins with the execution's, and then the lock is given
-back.
+are to strike its pods, each broker's pod is proven by the addresses that the round trip has looked up, and runs get
+rights to those pods, for as long as the execution has the system.
+
+It is left in this order. When no run is at work any more, the round trip is stopped, if it goes on. When its pod has
+ended, a Job removes everything whose name begins with the execution's. Then rights and locks are given back, and that
+Job stays as the sign that nothing is left. As long as one of the others is there (the round trip's Job, a lock), the
+system has not been left; so a crash between two steps forgets none. While the removal goes on no run begins.
 """
 
 from dedup.errors import PlatformError
 from dedup.experiment.consents import placed
 from dedup.experiment.stages import Observation, Status
 from dedup.wire.identities import Identity, identity_in
-from dedup_operator import sights
+from dedup_operator import locks, sights
 from dedup_operator.clusters import Object
 from dedup_operator.locks import Locks
+from dedup_operator.objects.accounts import strikes, strikes_name
 from dedup_operator.objects.leftovers import leftovers, leftovers_name
+from dedup_operator.objects.names import execution_of
+from dedup_operator.objects.systems import names_on
 from dedup_operator.provision.consents import candidates, may_strike
 from dedup_operator.provision.provisioner import Provisioner
 from dedup_operator.sights import ABSENT, DONE, RUNNING, short
@@ -23,52 +30,86 @@ class Existing(Provisioner):
     """`deploy.existing`."""
 
     def is_there(self) -> bool:
-        """Once it was given back, another experiment may have it."""
-        return bool(self._locks.held(self._system.name))
+        """Once it was given back, another experiment may have it; and while it is being left nothing may be made."""
+        return bool(self._locks.held(self._system.name)) and self._removal is None
 
     def see(self) -> Observation:
-        job = self._belongings.own("Job", self._job)
-        if job is None:
+        if (removal := self._removal) is not None:
+            return (
+                ABSENT if self._is_over(removal) else _waits("what an earlier part of it made there is being removed")
+            )
+        job = self._readiness
+        if job is None or job["spec"].get("suspend"):
             return ABSENT
         if (seen := self._belongings.see_job(job)) != DONE:
             return seen
-        told = self._told(job) or self._by_address()
+        if (told := self._told(job)) is None:
+            return ABSENT
         try:
-            self._prove(told)
+            pods = self._proven(told)
         except PlatformError as error:
             return Observation(status=Status.FAILED, message=short(str(error)))
-        self._locks.take(f"{self._system.protocol} {told.cluster}", self._system.name)
+        self._locks.take([f"{self._system.protocol} {each}" for each in told.names], self._system.name)
+        if pods:
+            self._belongings.make(*strikes(self._owner, self._context.experiment, self._system, pods))
         return DONE
 
+    def start(self) -> None:
+        """Begin anew what was left, was stopped, or left no word (of an older version, or of a pod that is gone)."""
+        if (removal := self._removal) is not None:
+            self._cluster.delete("Job", self._belongings.namespace, removal["metadata"]["name"])
+        job = self._readiness
+        if job is not None and (
+            job["spec"].get("suspend") or (sights.ended(job) == "Complete" and not self._told(job))
+        ):
+            self._forget_readiness()
+        super().start()
+
     def see_leaving(self) -> Observation:
-        if not self._locks.held(self._system.name):
-            return ABSENT if self._belongings.own("Job", self._job) else DONE
-        cleaning = self._belongings.own("Job", self._cleaning)
-        if cleaning is None or sights.ended(cleaning):
-            return ABSENT
-        return sights.because(RUNNING, self._belongings.pods(cleaning))
+        if not self._is_to_be_left():
+            return DONE
+        if at_work := locks.at_work(self._cluster, self._belongings.namespace, execution_of(self._owner)):
+            return _waits(f"{at_work} of a run is at work; if its node is gone, delete it by force")
+        if (removal := self._removal) is not None:
+            pods = self._belongings.pods(removal)
+            return ABSENT if self._is_over(removal) else sights.because(RUNNING, pods)
+        job = self._readiness
+        stopping = job is not None and job["spec"].get("suspend") and not self._is_quiet(job)
+        return _waits("the round trip's pod has not ended") if stopping else ABSENT
 
     def leave(self) -> None:
         """Remove what was made there; then give it back, also if that cannot be done (PlatformError says so)."""
-        if not self._locks.held(self._system.name):
-            return self._forget_readiness()
-        cleaning = self._belongings.own("Job", self._cleaning)
-        if cleaning is None:
-            return self._belongings.make(leftovers(self._owner, self._system, self._context.settings))
-        if (ended := sights.ended(cleaning)) is None:
-            return None
-        words = "" if ended == "Complete" else self._belongings.see_job(cleaning).message
-        self._cluster.delete("Job", self._belongings.namespace, self._cleaning)
+        if self.see_leaving().status is not Status.ABSENT:
+            return
+        if (removal := self._removal) is not None:
+            return self._give_back(removal)
+        self.cancel()
+        job = self._readiness
+        if job is None or self._is_quiet(job):
+            self._belongings.make(leftovers(self._owner, self._system, self._context.settings))
+        return
+
+    def cancel(self) -> None:
+        """Stop the round trip, if it goes on; its Job stays, as the sign that something may have been made."""
+        job = self._readiness
+        if job is not None and not sights.ended(job) and not job["spec"].get("suspend"):
+            name = job["metadata"]["name"]
+            self._cluster.patch("Job", self._belongings.namespace, name, {"spec": {"suspend": True}})
+
+    def _give_back(self, removal: Object) -> None:
+        words = "" if sights.ended(removal) == "Complete" else self._belongings.see_job(removal).message
         self._forget_readiness()
+        for kind in ("RoleBinding", "Role"):
+            if self._belongings.ours(kind, name := strikes_name(self._owner, self._system)) is not None:
+                self._cluster.delete(kind, self._belongings.namespace, name)
         self._locks.release(self._system.name)
         if words:
             raise PlatformError(
                 where=f"system {self._system.name}",
                 got=words,
                 rule="what an experiment makes on a system that was there before goes with it",
-                todo="remove what has such a name by hand",
+                todo=f"remove by hand what begins with {self._names}-",
             )
-        return None
 
     def _deploy(self) -> bool:
         return True
@@ -78,21 +119,41 @@ class Existing(Provisioner):
         return Locks(self._cluster, self._context.home, self._owner, self._context.now)
 
     @property
-    def _cleaning(self) -> str:
-        return leftovers_name(self._owner, self._system)
+    def _names(self) -> str:
+        return names_on(self._release)
+
+    @property
+    def _readiness(self) -> Object | None:
+        return self._belongings.own("Job", self._job)
+
+    @property
+    def _removal(self) -> Object | None:
+        """The Job that removes, or has removed."""
+        return self._belongings.own("Job", leftovers_name(self._owner, self._system))
+
+    def _is_to_be_left(self) -> bool:
+        """Whether anything may be there that is ours."""
+        removal = self._removal
+        going_on = removal is not None and not self._is_over(removal)
+        return going_on or self._readiness is not None or bool(self._locks.held(self._system.name))
+
+    def _is_over(self, job: Object) -> bool:
+        return bool(sights.ended(job)) and self._is_quiet(job)
+
+    def _is_quiet(self, job: Object) -> bool:
+        return all((each.get("status") or {}).get("phase") in sights.ENDS for each in self._belongings.pods(job))
 
     def _told(self, job: Object) -> Identity | None:
         words = (sights.last_word(pod, "round-trip") for pod in self._belongings.pods(job))
         return next((found for each in words if (found := identity_in(each)) is not None), None)
 
-    def _by_address(self) -> Identity:
-        """Where it is asked, if its round trip left no word: one of an older version, or of a pod that is gone."""
-        existing = self._system.existing
-        assert existing is not None
-        return Identity(cluster=existing.bootstrap or existing.admin_url or "")
-
-    def _prove(self, told: Identity) -> None:
-        """PlatformError unless each broker's pod is known, if faults strike pods of it."""
+    def _proven(self, told: Identity) -> list[str]:
+        """The pods that faults strike, if any does; PlatformError unless each broker's is known."""
         namespace, spec = self._belongings.namespace, self._context.experiment.spec
-        if may_strike(self._cluster, namespace, self._system, spec):
-            placed(told.brokers, candidates(self._cluster, namespace, self._system))
+        if not may_strike(self._cluster, namespace, self._system, spec):
+            return []
+        return sorted(placed(told.brokers, candidates(self._cluster, namespace, self._system)).values())
+
+
+def _waits(words: str) -> Observation:
+    return Observation(status=Status.RUNNING, message=words)

@@ -13,7 +13,6 @@ from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.readiness import readiness, readiness_name
 from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import release_of
-from dedup_operator.provision.consents import struck
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING
 
@@ -61,9 +60,7 @@ class Provisioner(ABC):
     def start(self) -> None:
         """Begin, or go on. Once there is the Job that proves the system, nothing is left to do."""
         experiment, settings = self._context.experiment, self._context.settings
-        pods = list(struck(self._cluster, self._owner.namespace, experiment.spec))
-        images = settings.chaos_images
-        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, images, pods))
+        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, settings.chaos_images))
         if self._deploy():
             self._belongings.make(readiness(self._owner, experiment, self._system, settings))
 

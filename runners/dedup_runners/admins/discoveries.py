@@ -103,16 +103,16 @@ _ASK: Final[Mapping[Protocol, Callable[[Endpoints], tuple[Endpoints | None, str]
 
 def identity(found: Endpoints) -> Identity:
     """Who the system is whose brokers are found; PlatformError if none of them says so."""
+    places = {each.id: sorted(addresses_of(each.host)) for each in found.brokers}
     if found.system == "pulsar":
-        return Identity(cluster=found.admin_urls[0])
+        return Identity(brokers=places)
     from dedup_runners.admins.views import view
 
     for broker in found.brokers:
         assert broker.host is not None
         with suppress(OSError, PlatformError):
             if cluster := view((broker.host, broker.client_port), None, found.security).cluster:
-                brokers = {each.id: sorted(addresses_of(each.host)) for each in found.brokers}
-                return Identity(cluster=cluster, brokers=brokers)
+                return Identity(cluster=cluster, brokers=places)
     raise PlatformError(
         where=found.direct_bootstrap,
         got="no cluster id",

@@ -7,15 +7,14 @@ at and left alone. The rights that this needs beyond those of `containers` are n
 
 import json
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import CONSENT
+from dedup.experiment.consents import CONSENT, Found, may_strike
 from dedup.experiment.endpoints import BrokerPod, Endpoints
-from dedup_runners.chaos.containers import CALL_TIMEOUT_S, ApiContainers, Shell, refused
+from dedup_runners.chaos.containers import CALL_TIMEOUT_S, ApiContainers, Shell, controller_of, refused
 
 Document = Mapping[str, Any]
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -29,10 +28,21 @@ class PodSeen(NamedTuple):
     address: str
     running: frozenset[str]
     ended: frozenset[str] = frozenset()
+    version: str = ""
+    """Of the object, as it was read: what changes anything of it changes this."""
+    controller: str = ""
+    """The identity of the object that makes it anew; empty: nothing does."""
+    leaving: bool = False
+    """It is being deleted."""
 
     @property
     def consents(self) -> bool:
         return self.labels.get(CONSENT[0]) == CONSENT[1]
+
+    @property
+    def found(self) -> Found:
+        """What decides whether it may be struck now."""
+        return Found(self.uid, self.consents, self.controller, self.leaving)
 
 
 class Cluster(Protocol):
@@ -42,8 +52,12 @@ class Cluster(Protocol):
         """The pod of that name now; None if there is none. Right: `get` on pods."""
         ...
 
-    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
-        """Delete the pod; the names of what was deleted. Rights: `list` and `delete` on pods."""
+    def delete(self, pod: BrokerPod, seen: PodSeen, grace_s: int) -> bool:
+        """Delete the pod if it still is as it was seen; else nothing is done, and False. Right: `delete` on pods."""
+        ...
+
+    def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
+        """The names of all pods with this label. Right: `list` on pods."""
         ...
 
     def add_container(self, pod: BrokerPod, container: Document) -> None:
@@ -96,17 +110,34 @@ class ApiCluster:
             address=found.status.pod_ip or "",
             running=frozenset(each.name for each in statuses if each.state and each.state.running),
             ended=frozenset(each.name for each in statuses if each.state and each.state.terminated),
+            version=found.metadata.resource_version or "",
+            controller=controller_of(found),
+            leaving=found.metadata.deletion_timestamp is not None,
         )
 
-    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
-        from chaosk8s.pod.actions import terminate_pods
+    def delete(self, pod: BrokerPod, seen: PodSeen, grace_s: int) -> bool:
+        from kubernetes.client import ApiException, V1DeleteOptions, V1Preconditions
 
-        os.environ["CHAOSTOOLKIT_IN_POD"] = "true"  # how chaostoolkit-kubernetes is told to use the service account
-        wanted = f"^{re.escape(pod.name)}$"
-        done = self._asked(
-            pod, lambda: terminate_pods(name_pattern=wanted, all=True, ns=pod.namespace, grace_period=grace_s)
+        asked = V1DeleteOptions(
+            grace_period_seconds=grace_s,
+            preconditions=V1Preconditions(uid=seen.uid, resource_version=seen.version or None),
         )
-        return list(done or [])
+
+        def done() -> bool:
+            try:
+                self._core.delete_namespaced_pod(pod.name, pod.namespace, body=asked, **BOUND)
+            except ApiException as error:
+                if error.status == 409:
+                    return False
+                raise
+            return True
+
+        return bool(self._asked(pod, done))
+
+    def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
+        where, asked = BrokerPod(namespace=namespace, name="=".join(label), container=""), "=".join(label)
+        found = self._asked(where, lambda: self._core.list_namespaced_pod(namespace, label_selector=asked, **BOUND))
+        return [] if found is None else [each.metadata.name for each in found.items]
 
     def add_container(self, pod: BrokerPod, container: Document) -> None:
         body = {"spec": {"ephemeralContainers": [dict(container)]}}
@@ -167,17 +198,11 @@ def pod_of(endpoints: Endpoints, broker: str) -> BrokerPod:
 
 
 def consenting(cluster: Cluster, pod: BrokerPod) -> PodSeen:
-    """The pod, if it is there and consents to be hurt."""
+    """The pod as it is now, if it is there and may be struck now."""
     seen = cluster.pod(pod)
     if seen is None:
         raise missing(pod)
-    if not seen.consents:
-        raise PlatformError(
-            where=f"pod {pod.namespace}/{pod.name}",
-            got=f"no label {'='.join(CONSENT)}",
-            rule="only pods that consent are hurt",
-            todo="label the pod",
-        )
+    may_strike(pod, seen.found)
     return seen
 
 

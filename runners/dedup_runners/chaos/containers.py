@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 from websocket import WebSocketException
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import CONSENT
+from dedup.experiment.consents import CONSENT, Found
 from dedup.experiment.endpoints import BrokerPod
 
 CALL_TIMEOUT_S: Final = 10.0
@@ -34,6 +34,15 @@ class Seen(NamedTuple):
     restarts: int
     ends: dict[str, int]
     """Exit codes of the lives that it still knows to have ended: the last one or two."""
+    controller: str = ""
+    """The identity of the object that makes the pod anew; empty: nothing does."""
+    leaving: bool = False
+    """It is being deleted."""
+
+    @property
+    def found(self) -> Found:
+        """What decides whether it may be struck now."""
+        return Found(self.uid, self.consents, self.controller, self.leaving)
 
 
 class ShellLost(Exception):
@@ -168,7 +177,14 @@ def seen(pod: Any, container: str) -> Seen:
         running=bool(found and found.state and found.state.running),
         restarts=found.restart_count if found else 0,
         ends={each.container_id: each.exit_code for each in ended if each},
+        controller=controller_of(pod),
+        leaving=pod.metadata.deletion_timestamp is not None,
     )
+
+
+def controller_of(pod: Any) -> str:
+    """The identity of the object that a V1Pod says makes it anew; empty: nothing does."""
+    return next((each.uid for each in pod.metadata.owner_references or () if each.controller), "")
 
 
 def refused(pod: BrokerPod, error: Exception) -> PlatformError:

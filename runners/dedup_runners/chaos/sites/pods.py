@@ -6,7 +6,9 @@ That it was killed is the kubelet's word: this very container ended with 137. Th
 later container has removed the hold and written its process.
 
 The clients' connections are those that come from this pod's own addresses, for clients are containers of the same pod.
-Only pods that consent by label are ever entered.
+Only pods that consent by label are ever entered. Before each strike the API server is asked anew for that very pod:
+what was seen of it before may be over. A pod that has been a victim may be entered again, whatever its owner says by
+then: to heal it, and to prove that.
 """
 
 import math
@@ -22,7 +24,7 @@ from kubernetes.config import load_incluster_config
 from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import CONSENT
+from dedup.experiment.consents import may_strike
 from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.containers import ApiContainers, Containers, Seen, Shell, ShellLost
@@ -50,6 +52,10 @@ class Pods(Closing):
         self._containers = containers
         self._addresses = set(own_addresses() if addresses is None else addresses)
         self._shells: dict[str, Shell] = {}
+        self._entered: dict[str, str] = {}
+        """The identity of the pod in which the shell was opened."""
+        self._struck: dict[str, str] = {}
+        """The identity of the pod that was a victim last."""
         self._seen: dict[str, Seen] = {}
         self._lost_at: dict[str, float] = {}
         self._listeners: dict[str, tuple[str, str]] = {}
@@ -92,13 +98,18 @@ class Pods(Closing):
         return found.keys() == consenting and not any(found.values())
 
     def victim(self, broker: str) -> Victim:
-        pod, seen = self._pod(broker), self._seen.get(broker) or self._look(broker)
-        if not seen.consents:
-            raise _refusal(pod, f"no label {'='.join(CONSENT)}", "only pods that consent are hurt", "label the pod")
-        if broker in self._shells and broker not in self._ask_all("true", [broker]):
+        pod, seen = self._pod(broker), self._look(broker)
+        may_strike(pod, seen.found)
+        if broker in self._shells and self._entered[broker] != seen.uid:
+            self._lose(broker)  # a shell in a pod that another one has replaced
+        elif broker in self._shells:
+            self._ask_all("true", [broker])
+        if broker not in self._shells:
             self._lost_at.pop(broker, None)  # what ended since we looked is not killed again
         if broker not in self._shells and not self._reopen(broker):
             raise _refusal(pod, "no running container", "only a living broker is killed", "read its log")
+        may_strike(pod, self._seen[broker].found)
+        self._struck[broker] = self._entered[broker]
         life = self._seen[broker].life
         if pod.hold is None and broker in self._shells:
             self._found(broker)
@@ -204,7 +215,7 @@ class Pods(Closing):
         except ShellLost as error:
             shell.close()
             raise _refusal(self._pod(broker), str(error) or "an end", "a shell in it answers", "read its log") from None
-        self._shells[broker] = shell
+        self._shells[broker], self._entered[broker] = shell, self._seen[broker].uid
 
     def _reopen(self, broker: str) -> bool:
         """Whether there is a shell again, in whatever life the broker has now; tried once a second."""
@@ -212,7 +223,8 @@ class Pods(Closing):
             return False
         self._lost_at[broker] = time.monotonic()
         try:
-            if not self._look(broker).running:
+            seen = self._look(broker)
+            if not seen.running or not (seen.consents or self._struck.get(broker) == seen.uid):
                 return False
             self._open(broker, ANSWER_S)
         except PlatformError:
@@ -231,8 +243,7 @@ class Pods(Closing):
         return answers
 
     def _has_shell(self, broker: str) -> bool:
-        consents = broker in self._seen and self._seen[broker].consents
-        return broker in self._shells or (consents and self._reopen(broker))
+        return broker in self._shells or (broker in self._seen and self._reopen(broker))
 
     def _sent(self, broker: str, command: str) -> bool:
         try:
