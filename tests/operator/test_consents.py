@@ -11,9 +11,9 @@ from tests.operator.test_reconciliations import message
 from dedup.experiment.spec import Experiment, parse
 from dedup.wire.identities import Identity
 from dedup_operator.clusters import Object
-from dedup_operator.objects.accounts import accounts
+from dedup_operator.locks import NAME
+from dedup_operator.objects.accounts import accounts, strikes, strikes_name
 from dedup_operator.objects.names import Owner
-from dedup_operator.provision.consents import struck
 
 LABELS: Final = {"app": "kafka"}
 EXISTING: Final = {"bootstrap": "k:9092", "tls": TLS, "sasl": LOGIN, "podSelector": {"matchLabels": LABELS}}
@@ -37,7 +37,9 @@ def pod(number: int, **changes: Any) -> Object:
         "namespace": NAMESPACE,
         "labels": {**LABELS, "dedup.dev/faults": "allowed"},
         "annotations": {"dedup.dev/hold": "/hold"},
-        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "k", "uid": "k"}],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "k", "uid": "k", "controller": True}
+        ],
     }
     return {
         "apiVersion": "v1",
@@ -116,6 +118,7 @@ def world_stalls(made: World) -> str:
             "broker 1: got an advertised address",
         ),
         (Identity(cluster="c-1", brokers={"0": ["10.0.0.10"], "1": ["10.0.0.10"]}), "each broker runs in a pod of its"),
+        (Identity(cluster="c-1", brokers={"0": ["10.0.0.10"], "1": ["10.0.0.11"]}), "got pods of no broker: k-2"),
         (Identity(cluster="c-1"), "got no word where they are"),
     ],
 )
@@ -133,25 +136,132 @@ def test_the_same_word_is_enough_where_no_pod_is_struck() -> None:
     assert made.status()["verdict"] == "Pass"
 
 
-def rules(of: Experiment, pods: list[str]) -> dict[str, Any]:
-    roles = [each for each in accounts(Owner(NAMESPACE, "e", "6f1c"), of, consenting=pods) if each["kind"] == "Role"]
-    run = next(each for each in roles if each["metadata"]["labels"]["dedup.dev/component"] == "run")
+PODS: Final = ["k-0", "k-1", "k-2"]
+OWNER: Final = Owner(NAMESPACE, "e", "6f1c")
+
+
+def rules(made: list[Object]) -> dict[str, Any]:
+    """Of the role of runs among these objects, by resource."""
+    (run,) = [
+        each for each in made if each["kind"] == "Role" and each["metadata"]["labels"]["dedup.dev/component"] == "run"
+    ]
     return {resource: rule for rule in run["rules"] for resource in rule["resources"]}
 
 
+def struck(of: Experiment) -> dict[str, Any]:
+    return rules(strikes(OWNER, of, of.spec.systems[0], PODS))
+
+
 def test_a_run_has_rights_to_those_pods_by_name_and_only_those_that_its_faults_need() -> None:
-    made = world(KILL)
-    of = parse(document(KILL, DELETE, CUT, allowPrivilegedFaults=True), source="test")
-    names = list(struck(made.cluster, NAMESPACE, of.spec))
-    assert names == ["k-0", "k-1", "k-2"]
-    given = rules(of, names)
-    assert given["pods/exec"]["resourceNames"] == given["pods/ephemeralcontainers"]["resourceNames"] == names
-    deleting = [each for each in rules(of, names).values() if "delete" in each["verbs"]]
-    assert [each["resourceNames"] for each in deleting] == [names]
-    less = rules(parse(document(KILL), source="test"), names)
+    given = struck(parse(document(KILL, DELETE, CUT, allowPrivilegedFaults=True), source="test"))
+    assert given["pods/exec"]["resourceNames"] == given["pods/ephemeralcontainers"]["resourceNames"] == PODS
+    deleting = [each for each in given.values() if "delete" in each["verbs"]]
+    assert [each["resourceNames"] for each in deleting] == [PODS]
+    less = struck(parse(document(KILL), source="test"))
     assert set(less) == {"pods", "pods/exec"} and less["pods"]["verbs"] == ["get", "list", "watch"]
-    moved = parse(document(MOVE), source="test")
-    assert list(struck(made.cluster, NAMESPACE, moved.spec)) == [] and rules(moved, []) == {}
+    assert rules(accounts(OWNER, parse(document(KILL, DELETE, STOP), source="test"))) == {}
+
+
+def roles(made: World) -> list[Object]:
+    """The role and its binding that are about pods of others."""
+    spec = parse(document(KILL), source="test").spec
+    name = strikes_name(Owner(NAMESPACE, "e", "6f1c"), spec.systems[0])
+    return [found for kind in ("Role", "RoleBinding") if (found := made.cluster.get(kind, NAMESPACE, name))]
+
+
+def test_a_run_has_these_rights_once_the_pods_are_proven_and_as_long_as_it_has_the_system() -> None:
+    made, seen = world(KILL), []
+    operator, _ = made.operator()
+    while not made.status().get("verdict"):
+        operator.look((NAMESPACE, "e"))
+        locked = bool((made.cluster.get("Lease", NAMESPACE, NAME) or {"metadata": {}})["metadata"].get("annotations"))
+        seen += [(locked, len(roles(made)))]
+        made.player.move()
+        made.now_s += 1
+        assert len(seen) < 100
+    assert sorted({*seen}) == [(False, 0), (True, 2)]
+    assert seen[-1] == (False, 0)
+
+
+def test_one_whose_pods_no_fault_strikes_has_none() -> None:
+    made = world(MOVE)
+    made.run(until=lambda _status: any(made.player.jobs.values()))
+    assert roles(made) == []
+
+
+def test_pods_of_anothers_experiment_are_refused_though_they_have_the_label() -> None:
+    labels = {**LABELS, "dedup.dev/faults": "allowed", "dedup.dev/experiment": "theirs"}
+    made = world(KILL, pods=(pod(0), pod(1, labels=labels), pod(2)))
+    assert "got pods that experiments have brought: k-1 (of theirs)" in looked(made)
+    assert made.cluster.list("Job", NAMESPACE, "") == []
+
+
+def test_a_selector_that_finds_more_than_the_brokers_is_an_error_in_words() -> None:
+    stranger = pod(7, name="web", ownerReferences=[])
+    made = world(KILL, pods=(*(pod(number) for number in range(3)), stranger))
+    made.run(until=lambda status: bool(status.get("state", {}).get("failures")))
+    assert "podSelector: got pods of no broker: web" in made.status()["state"]["lastFailure"]
+    assert roles(made) == [] and not any(made.player.jobs.values())
+
+
+def stateful(made: World, **labels: str) -> None:
+    """What makes these pods anew, and with which labels."""
+    template = {"metadata": {"labels": {**LABELS, **labels}}, "spec": {"containers": []}}
+    meta = {"name": "k", "namespace": NAMESPACE, "uid": "k"}
+    spec = {"replicas": 3, "template": template}
+    made.cluster.create({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec})
+
+
+def test_a_pod_that_is_deleted_must_come_back_with_the_label() -> None:
+    """Somebody has labelled the pods, and not the template: the next ones would not consent."""
+    made = world(DELETE)
+    stateful(made)
+    assert "StatefulSet k: got no label dedup.dev/faults=allowed in its pod template" in looked(made)
+    twin = world(DELETE)
+    stateful(twin, **{"dedup.dev/faults": "allowed"})
+    twin.run()
+    assert twin.status()["verdict"] == "Pass"
+    kept = world(KILL)
+    stateful(kept)
+    kept.run()
+    assert kept.status()["verdict"] == "Pass", "a killed broker stays in its pod"
+
+
+def test_an_owner_who_takes_the_label_away_in_mid_run_ends_the_run_and_stalls_it_in_words() -> None:
+    made = world(KILL)
+    made.player.ending_moves = 2  # its pod heals first
+    made.run(until=lambda _status: any(made.player.jobs.values()))
+    (run,) = [name for name, of in made.player.jobs.items() if of]
+    made.cluster.patch("Pod", NAMESPACE, "k-2", {"metadata": {"labels": {"dedup.dev/faults": None}}})
+    operator, _ = made.operator()
+    operator.look((NAMESPACE, "e"))
+    assert made.cluster.get("Job", NAMESPACE, run) is None, "it is ended at once, and its pod heals"
+    assert made.condition("Stalled")[0] == "True"
+    assert "got no label dedup.dev/faults=allowed at k-2" in message(made, "Stalled")
+    assert roles(made), "what heals needs the right to enter"
+    assert not made.status().get("verdict")
+    for _ in range(10):
+        operator.look((NAMESPACE, "e"))
+        made.player.move()
+        made.now_s += 1
+    assert [each for each in made.player.jobs.values() if each].__len__() == 1, "no other run begins"
+    made.cluster.patch("Pod", NAMESPACE, "k-2", {"metadata": {"labels": {"dedup.dev/faults": "allowed"}}})
+    made.run()
+    assert made.status()["verdict"] == "Pass"
+    assert made.player.overlaps == []
+
+
+def test_a_pod_that_is_being_replaced_in_mid_run_takes_no_consent_back() -> None:
+    """The twin: the fault's own doing. Its pod is gone for a while, and another comes."""
+    made = world(DELETE)
+    made.run(until=lambda _status: any(made.player.jobs.values()))
+    made.cluster.delete("Pod", NAMESPACE, "k-1")
+    operator, _ = made.operator()
+    operator.look((NAMESPACE, "e"))
+    assert made.condition("Stalled")[0] == "False"
+    made.cluster.create(pod(1, uid="another"))
+    made.run()
+    assert made.status()["verdict"] == "Pass"
 
 
 def test_a_partition_by_netfilter_wants_the_administrators_leave_here_too() -> None:
