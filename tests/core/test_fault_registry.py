@@ -51,6 +51,7 @@ def test_a_row_tells_what_must_be_given_and_what_it_takes() -> None:
         "target Controller: a Kafka",
         "target ZooKeeper: a Pulsar",
         "target TransactionCoordinator: a Kafka",
+        "target Bookie, ZooKeeper: no Pulsar that is there already",
         "target ZooKeeper: dedup run",
         "target TransactionCoordinator: workload.transactions",
     )

@@ -73,6 +73,32 @@ def test_pods_whose_owner_allows_it_are_struck_and_it_comes_to_its_verdict() -> 
     assert {each["metadata"]["uid"] for each in made.cluster.list("Pod", NAMESPACE, "app=kafka")}.__len__() == 3
 
 
+def pulsar(*pods: Object) -> World:
+    """A Pulsar whose brokers are in these pods; it has a token."""
+    token = {"secretRef": {"name": "login"}}
+    urls = {"serviceUrl": "pulsar+ssl://k:6651", "adminUrl": "https://k:8443", "tls": TLS, "token": token}
+    existing = {**urls, "podSelector": {"matchLabels": LABELS}}
+    made = allowed(World(FakeCluster()))
+    shown = {"annotations": {"dedup.dev/hosts": "k:6651,k:8443"}}
+    made.cluster.patch("Secret", NAMESPACE, "login", {"data": {"token": "c2VjcmV0"}, "metadata": shown})
+    made.player.met = Identity(brokers={f"k-{each}.k:8080": [f"10.0.0.1{each}"] for each in range(3)})
+    for each in pods:
+        made.cluster.create(each)
+    system = {"name": "pulsar", "pulsar": {}, "deploy": {"existing": existing}}
+    given = document(KILL, DELETE, STOP)
+    given["spec"]["systems"] = [system]
+    made.apply(given)
+    return made
+
+
+def test_pods_of_a_pulsar_too_and_without_the_label_not() -> None:
+    made = pulsar(*(pod(each) for each in range(3)))
+    made.run()
+    assert made.status()["verdict"] == "Pass"
+    other = pulsar(pod(0), pod(1), pod(2, labels=LABELS))
+    assert "pods app=kafka: got no label dedup.dev/faults=allowed at k-2;" in looked(other)
+
+
 def test_one_pod_without_the_label_stalls_it_before_anything_is_made_and_the_label_lets_it_go_on() -> None:
     made = world(KILL, pods=(pod(0), pod(1, labels=LABELS), pod(2)))
     assert "pods app=kafka: got no label dedup.dev/faults=allowed at k-1;" in looked(made)

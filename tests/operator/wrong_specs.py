@@ -44,7 +44,7 @@ A_KAFKA: Final = (
     "give these keys and no other"
 )
 A_PULSAR: Final = (
-    "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token; "
+    "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token and podSelector; "
     "give these keys and no other"
 )
 ONE_WAY: Final = "a deployment is exactly one of existing and chart"
@@ -58,6 +58,8 @@ URLS: Final = {"serviceUrl": "pulsar://b:6650", "adminUrl": "http://b:8080"}
 OVER_TLS: Final = {"serviceUrl": "pulsar+ssl://b:6651", "adminUrl": "https://b:8443"}
 PODS: Final = {"matchLabels": {"app": "kafka"}}
 KILL: Final = {"name": "f", "at": {"message": 1}, "kill": {"restartAfter": "1s"}}
+THEIR_PULSAR: Final = {"name": "p", "pulsar": {}, "deploy": {"existing": {**URLS, "podSelector": PODS}}}
+CUT: Final = {"name": "f", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "1s"}}
 ROLLING: Final = {"name": "f", "at": {"message": 1}, "rollingRestart": {}}
 UNHURT: Final = (("spec/faults", ABSENT),)
 
@@ -151,7 +153,19 @@ SYSTEMS: Final = (
         "no such key",
         'unknown field "spec.systems',
     ),
-    Wrong("a Pulsar with pods", pulsar(podSelector=PODS), A_PULSAR),
+    Wrong(
+        "a partition of a Pulsar that is there already, whose pods are named",
+        pulsar(("spec/faults", [CUT]), podSelector=PODS),
+        "from which a broker is cut off",
+    ),
+    Wrong(
+        "a kill of a bookie that is there already",
+        (
+            ("spec/systems", [THEIR_PULSAR]),
+            ("spec/faults", [{**KILL, "kill": {"target": "Bookie", "restartAfter": "8s"}}]),
+        ),
+        "in which pod a bookie is",
+    ),
     Wrong("pods by no label", kafka(podSelector={"matchLabels": {}}), "one item is required", "at least 1 properties"),
     Wrong("pods by nothing", kafka(podSelector={}), "this key is required", "Required value"),
     Wrong(
@@ -231,6 +245,17 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
                 {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
                 {"name": "i", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "1s"}},
                 {"name": "j", "at": {"message": 1}, "moveLeader": {}},
+            ],
+        ),
+        podSelector=PODS,
+    ),
+    "faults of a Pulsar's pods whose owner may allow them": pulsar(
+        (
+            "spec/faults",
+            [
+                KILL,
+                {"name": "g", "at": {"message": 1}, "podDelete": {}},
+                {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
             ],
         ),
         podSelector=PODS,

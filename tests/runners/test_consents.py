@@ -71,6 +71,18 @@ def test_each_broker_has_its_pod() -> None:
 
 
 @pytest.mark.usefixtures("hosts")
+def test_each_broker_of_a_pulsar_has_its_pod() -> None:
+    """Its id is where its REST interface is, among brokers."""
+    existing = {"serviceUrl": "pulsar://k:6650", "adminUrl": "http://k:8080", "podSelector": EXISTING["podSelector"]}
+    system = {"name": "pulsar", "pulsar": {}, "deploy": {"existing": existing}}
+    of = parse(changed(("spec/systems", [system]), ("spec/faults", [KILL])), source="test")
+    brokers = [Broker(id=f"k-{each}.k:8080", host=f"k-{each}.k", client_port=6650) for each in (0, 1)]
+    direct = DIRECT.model_copy(update={"system": "pulsar", "brokers": brokers})
+    found = in_pods(direct, of.spec.systems[0], of.spec, Asked(candidate(0), candidate(1)), 0.0)
+    assert [each.pod and each.pod.name for each in found.brokers] == ["k-0", "k-1"]
+
+
+@pytest.mark.usefixtures("hosts")
 def test_a_fault_of_no_pod_asks_for_none() -> None:
     asked = Asked()
     assert placed(asked, MOVE) is DIRECT and asked.selectors == []

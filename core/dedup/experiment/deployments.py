@@ -97,7 +97,7 @@ class Existing(Part):
     sasl: Sasl | None = Field(None, description="Kafka: authenticate; left out: no authentication")
     token: Token | None = Field(None, description="Pulsar: authenticate; left out: no authentication")
     pod_selector: PodSelector | None = Field(
-        None, description="Kafka, in a cluster: its pods, for faults of brokers that their owner allows"
+        None, description="in a cluster: the brokers' pods, for faults that their owner allows"
     )
 
     @model_validator(mode="after")

@@ -44,7 +44,7 @@ from dedup.faults.registry import (
     UNREACHED,
     Fault,
     Kinded,
-    pods_of_kafka,
+    pods_of_brokers,
     possible_on_existing,
 )
 from dedup.faults.throttle_tcp import ThrottleTCP
@@ -276,6 +276,7 @@ class Spec(Part):
             Need.KAFKA: next((system.name for system in self.systems if system.protocol != "kafka"), None),
             Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
+            Need.OWN_BOOKIES: next((each.name for each in self.systems if each.pulsar and each.existing), None),
             Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
             Need.TRANSACTIONS: None if self.workload.in_transactions else "",
@@ -306,12 +307,9 @@ class Spec(Part):
             if system.existing is None or fault.given.on_existing:
                 continue
             if not (fault.given.on_consent and system.existing.pod_selector is not None):
-                raise refusal(
-                    f"{where}.{fault.kind}",
-                    fault.name,
-                    f"system {system.name} is there already: {UNREACHED}",
-                    f"write {possible_on_existing()}, or let the system be deployed{pods_of_kafka(fault.given)}",
-                )
+                rule = f"system {system.name} is there already: {UNREACHED}"
+                todo = f"write {possible_on_existing()}, or let the system be deployed{pods_of_brokers(fault.given)}"
+                raise refusal(f"{where}.{fault.kind}", fault.name, rule, todo)
             led = any(each.given.through_proxy or each.given.on_frames for _, each in self.written_faults)
             if led or system.network.latency_s:
                 raise refusal(f"{where}.{fault.kind}", fault.name, STRAIGHT_RULE, STRAIGHT_TODO)

@@ -25,7 +25,7 @@ class Keys(NamedTuple):
 
 EXISTING: Final[Mapping[Protocol, Keys]] = {
     "kafka": Keys(("bootstrap",), ("tls", "sasl", "podSelector")),
-    "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token")),
+    "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token", "podSelector")),
 }
 
 

@@ -36,6 +36,8 @@ class Need(StrEnum):
     """Every system speaks Pulsar's protocol."""
     BOOKIES = "bookies"
     """The system stores messages in processes of their own, as only Pulsar does."""
+    OWN_BOOKIES = "ownBookies"
+    """Every Pulsar is the experiment's own: of one that is there already nobody tells which pods store its messages."""
     POLICIES = "policies"
     """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
@@ -111,7 +113,7 @@ class FaultKind(Part):
     on_existing: ClassVar[tuple[Platform, ...]] = ()
     """From where it can be injected into a system that the experiment has not deployed: this machine, or a pod."""
     on_consent: ClassVar[bool] = False
-    """In a cluster it can strike the pods of a Kafka that is there already, if their owner allows it by a label."""
+    """In a cluster it can strike pods of brokers that are there already, if their owner allows it by a label."""
     replaces_pod: ClassVar[bool] = False
     """It ends a pod, whose controller must make another of the same name."""
     on_frames: ClassVar[bool] = False

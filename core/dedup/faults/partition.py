@@ -86,6 +86,15 @@ class Partition(FaultKind):
         ),
         Choice(
             field="between",
+            value=Between.BROKERS,
+            need=Need.OWN_BOOKIES,
+            rule="nobody tells where bookies of {system} are, from which a broker is cut off: it is there already",
+            todo="write kill or pause, or let the Pulsar be deployed",
+            said="a Pulsar is there already, and nobody tells where its bookies are, from which a broker is cut off; "
+            "write kill or pause, or let the Pulsar be deployed",
+        ),
+        Choice(
+            field="between",
             value=Between.CLIENTS,
             need=Need.PROCESSES,
             rule="a client's pod is not known before it runs",

@@ -135,9 +135,9 @@ def on_consent() -> list[type[FaultKind]]:
     return [kind for kind in KINDS if kind.on_consent]
 
 
-def pods_of_kafka(kind: FaultKind | type[FaultKind]) -> str:
+def pods_of_brokers(kind: FaultKind | type[FaultKind]) -> str:
     """What else can be done if the kind strikes pods whose owner allows it, in words."""
-    return f"; in a cluster name a Kafka's pods: {CONSENT_TODO}" if kind.on_consent else ""
+    return f"; in a cluster name the brokers' pods: {CONSENT_TODO}" if kind.on_consent else ""
 
 
 def kind_of(key: str) -> type[FaultKind] | None:

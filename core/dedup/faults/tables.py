@@ -16,6 +16,7 @@ NEEDS: Final = {
     Need.KAFKA: "a Kafka",
     Need.PULSAR: "a Pulsar",
     Need.BOOKIES: "a Pulsar",
+    Need.OWN_BOOKIES: "no Pulsar that is there already",
     Need.POLICIES: "a network that enforces policies, and no Strimzi",
     Need.PRIVILEGE: "allowPrivilegedFaults",
     Need.PROCESSES: "dedup run",
@@ -31,7 +32,7 @@ NOTICED: Final = {
 FROM: Final = {Platform.PROCESSES: "dedup run", Platform.PODS: "a cluster"}
 """From where they are reached."""
 EXISTING: Final = "systems that are there already"
-CONSENTING: Final = "pods of a Kafka that is there already, if their owner allows it"
+CONSENTING: Final = "pods of brokers that are there already, if their owner allows it"
 
 
 class Setting(BaseModel):

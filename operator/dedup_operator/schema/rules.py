@@ -226,6 +226,7 @@ def _any_of(kinds: Iterable[type[FaultKind]]) -> str:
     return " || ".join(f"has(fault.{kind.key})" for kind in kinds)
 
 
+_DEPLOYED: Final = "!has(system.deploy) || !has(system.deploy.existing)"
 _LED: Final = tuple(kind for kind in KINDS if kind.through_proxy or kind.on_frames)
 """The kinds for which clients of a system that is there already are led past a proxy or an interposer."""
 
@@ -461,22 +462,21 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(
-            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            f"{_of_all_faults(_any_of(on_existing()))} || "
-            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing) || "
+            f"self.systems.all(system, {_DEPLOYED}) || {_of_all_faults(_any_of(on_existing()))} || "
+            f"self.systems.all(system, {_DEPLOYED} || "
             f"has(system.deploy.existing.podSelector)) && {_of_all_faults(_any_of([*on_existing(), *on_consent()]))}",
             f"one of the systems is there already: {UNREACHED}; "
             f"write {possible_on_existing()}, or let the system be deployed; for "
             f"{', '.join(kind.key for kind in on_consent())} {CONSENT_TODO}",
         ),
         Rule(
-            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            f"{_of_all_faults(f'!({_any_of(on_consent())})')} || "
-            f"{_of_all_faults(f'!({_any_of(_LED)})')} && self.systems.all(system, !has(system.deploy) || "
-            f"!has(system.deploy.existing) || !{_is_duration('system.network.latency')} || "
+            f"self.systems.all(system, {_DEPLOYED}) || {_of_all_faults(f'!({_any_of(on_consent())})')} || "
+            f"{_of_all_faults(f'!({_any_of(_LED)})')} && "
+            f"self.systems.all(system, {_DEPLOYED} || !{_is_duration('system.network.latency')} || "
             "duration(system.network.latency) == duration('0s'))",
             f"{STRAIGHT_RULE}; {STRAIGHT_TODO}",
         ),
+        *_choices(Need.OWN_BOOKIES, f"self.systems.all(system, !has(system.pulsar) || {_DEPLOYED})"),
         *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
         *_choices(Need.TRANSACTIONS, "has(self.workload.transactions)"),
