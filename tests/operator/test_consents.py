@@ -277,6 +277,18 @@ def test_an_owner_who_takes_the_label_away_in_mid_run_ends_the_run_and_stalls_it
     assert made.player.overlaps == []
 
 
+def test_one_that_is_taken_back_while_the_system_proves_itself_stalls_it_too() -> None:
+    """Between the first look and the lock: nothing is locked, and no run begins; no failure is counted."""
+    made = world(KILL)
+    made.run(until=lambda _status: bool(made.cluster.list("Job", NAMESPACE, "dedup.dev/component=readiness")))
+    made.cluster.patch("Pod", NAMESPACE, "k-0", {"metadata": {"labels": {"dedup.dev/faults": None}}})
+    assert "got no label dedup.dev/faults=allowed at k-0" in world_stalls(made)
+    assert made.status()["state"]["failures"] == 0 and made.cluster.list("Lease", NAMESPACE, "") == []
+    made.cluster.patch("Pod", NAMESPACE, "k-0", {"metadata": {"labels": {"dedup.dev/faults": "allowed"}}})
+    made.run()
+    assert made.status()["verdict"] == "Pass"
+
+
 def test_a_pod_that_is_being_replaced_in_mid_run_takes_no_consent_back() -> None:
     """The twin: the fault's own doing. Its pod is gone for a while, and another comes."""
     made = world(DELETE)

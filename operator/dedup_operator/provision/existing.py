@@ -23,7 +23,7 @@ from dedup_operator.objects.names import execution_of
 from dedup_operator.objects.systems import names_on
 from dedup_operator.provision.consents import candidates, may_strike
 from dedup_operator.provision.provisioner import Provisioner
-from dedup_operator.sights import ABSENT, DONE, RUNNING, short
+from dedup_operator.sights import ABSENT, DONE, RUNNING, Unattended, short
 
 
 class Existing(Provisioner):
@@ -45,8 +45,9 @@ class Existing(Provisioner):
             return seen
         if (told := self._told(job)) is None:
             return ABSENT
+        consenting = self._consenting()
         try:
-            pods = self._proven(told)
+            pods = self._proven(told) if consenting else []
         except PlatformError as error:
             return Observation(status=Status.FAILED, message=short(str(error)))
         self._locks.take([f"{self._system.protocol} {each}" for each in told.names], self._system.name)
@@ -147,12 +148,18 @@ class Existing(Provisioner):
         words = (sights.last_word(pod, "round-trip") for pod in self._belongings.pods(job))
         return next((found for each in words if (found := identity_in(each)) is not None), None)
 
-    def _proven(self, told: Identity) -> list[str]:
-        """The pods that faults strike, if any does; PlatformError unless each broker's is known."""
+    def _consenting(self) -> bool:
+        """Whether faults strike pods; Unattended if an owner does not allow it (any more): people can mend that."""
         namespace, spec = self._belongings.namespace, self._context.experiment.spec
-        if not may_strike(self._cluster, namespace, self._system, spec):
-            return []
-        return sorted(placed(told.brokers, candidates(self._cluster, namespace, self._system)).values())
+        try:
+            return bool(may_strike(self._cluster, namespace, self._system, spec))
+        except PlatformError as error:
+            raise Unattended(where=error.where, got=error.got, rule=error.rule, todo=error.todo) from None
+
+    def _proven(self, told: Identity) -> list[str]:
+        """The pods that faults strike; PlatformError unless each broker's is known."""
+        pods = candidates(self._cluster, self._belongings.namespace, self._system)
+        return sorted(placed(told.brokers, pods).values())
 
 
 def _waits(words: str) -> Observation:
