@@ -76,7 +76,7 @@ class Locks:
         new = {
             key: json.dumps({**about, "identity": name})
             for key, name in wanted.items()
-            if key not in found or not self._is_ours(found[key])
+            if key not in found or not self._is_ours(found[key]) or found[key].get("system") != system
         }
         if new:
             self._write(lease, new)

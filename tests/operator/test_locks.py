@@ -300,6 +300,15 @@ def test_the_first_lease_of_all_is_no_exception() -> None:
         locks_of(cluster, "b").take(["kafka c"], "kafka")
 
 
+def test_two_systems_of_one_experiment_that_are_one_have_it_in_turn() -> None:
+    cluster = FakeCluster()
+    experiments(cluster, "a")
+    locks = locks_of(cluster, "a")
+    locks.take(["kafka c"], "by-one-address")
+    locks.take(["kafka c"], "by-another")
+    assert locks.held("by-another") and not locks.held("by-one-address")
+
+
 def test_nobody_gives_back_what_another_one_has() -> None:
     """Not another experiment, nor another execution of the same, nor one of the same name made again."""
     cluster = FakeCluster()

@@ -111,7 +111,8 @@ class Pods(Closing):
         may_strike(pod, self._seen[broker].found)
         self._struck[broker] = self._entered[broker]
         life = self._seen[broker].life
-        if pod.hold is None and broker in self._shells:
+        if pod.hold is None:
+            self._listeners.pop(broker, None)  # in one life of a container the broker may be another process by now
             self._found(broker)
         return Victim(broker, life, {"pod": pod.name, "container": life})
 
