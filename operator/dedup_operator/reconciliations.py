@@ -338,7 +338,7 @@ class _Look:
         save: Callable[[State], None],
     ) -> None:
         """PlatformError if an owner has taken back what a run needs that is at work: it is ended, and heals."""
-        if (error := platform.withdrawn(current(tasks, state)[0])) is None:
+        if finished(tasks, state) or (error := platform.withdrawn(current(tasks, state)[0])) is None:
             return
         after = self._suspended(taken, tasks, state, platform, f"a consent that was taken back: {error}")
         if after != state:  # else it has ended, or only carries its result

@@ -248,6 +248,26 @@ def test_nothing_is_removed_while_the_pod_of_a_run_is_at_work_that_had_its_time(
     assert made.cluster.get("Pod", NAMESPACE, f"{run}-pod") is not None
 
 
+def test_a_teardown_waits_for_a_pod_that_is_still_at_work() -> None:
+    """Its Job had its time and is gone; what the pod makes would stay, and the system would be another one's."""
+    made = world()
+    made.run(until=lambda _status: started(made))
+    (pod,) = made.cluster.list("Pod", NAMESPACE, "dedup.dev/component=run")
+    labels = {key: pod["metadata"]["labels"][key] for key in ("dedup.dev/component", "dedup.dev/execution")}
+    lingers = {"name": "lingers", "namespace": NAMESPACE, "labels": labels}
+    made.cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": lingers, "status": {"phase": "Running"}})
+    made.run(until=lambda status: "Teardown" in str(status.get("phase")) or status.get("progress") == "2/2 runs")
+    operator, _ = made.operator()
+    for _ in range(5):
+        operator.look((NAMESPACE, "e"))
+        assert not jobs(made, "leftovers") and locks(made)
+        made.player.move()
+        made.now_s += made.move_s
+    made.cluster.delete("Pod", NAMESPACE, "lingers")
+    made.run()
+    assert made.status()["verdict"] == "Pass" and locks(made) == {}
+
+
 # --- nothing holds a deletion up for ever ---
 
 

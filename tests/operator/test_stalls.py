@@ -229,11 +229,23 @@ def kafka_that_is_not_paused() -> World:
     return world
 
 
-def of_others(fault: dict[str, Any] = consents.KILL, containers: int = 1, **changes: Any) -> World:
+def of_others(
+    fault: dict[str, Any] = consents.KILL, containers: int = 1, spec: dict[str, Any] | None = None, **changes: Any
+) -> World:
     """A Kafka of others with one pod, which has so many containers."""
     pod = consents.pod(0, **changes)
+    pod["spec"] |= spec or {}
     pod["spec"]["containers"] = [{"name": f"c-{number}", "image": "none"} for number in range(containers)]
     return consents.world(fault, pods=(pod,))
+
+
+def template_without_consent() -> World:
+    world = of_others(consents.DELETE)
+    consents.stateful(world)
+    return looked(world)
+
+
+BROUGHT: Final = {**consents.LABELS, "dedup.dev/faults": "allowed", "dedup.dev/experiment": "theirs"}
 
 
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
@@ -248,6 +260,9 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults[…].chaos.document: got …", own_without_its_text),
     ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=OWN)))),
     ("pods …: got no label …", lambda: looked(of_others(labels=consents.LABELS))),
+    ("pods …: got pods that experiments have brought", lambda: looked(of_others(labels=BROUGHT))),
+    ("pod …: got host…: true", lambda: looked(of_others(spec={"hostNetwork": True}))),
+    ("StatefulSet …: got no label … in its pod template", template_without_consent),
     ("pods …: got none with these labels", lambda: looked(of_others(labels={"app": "other"}))),
     ("pod …: got the containers …", lambda: looked(of_others(containers=2))),
     ("pod …: got no annotation …", lambda: looked(of_others(annotations={}))),

@@ -280,7 +280,9 @@ def test_without_a_hold_the_process_that_listens_is_killed_and_no_time_is_held(
     assert one.told[-1] == "process=52 && { echo $process; }", "another life, another process"
     one.pid = "63\n"
     assert without_hold.run(without_hold.victim("1"), "echo $process") == "63\n"
-    assert one.told[-1] == "process=63 && { echo $process; }", "the same life, and what keeps it there has begun it anew"
+    assert one.told[-1] == "process=63 && { echo $process; }", (
+        "the same life, and what keeps it there has begun it anew"
+    )
 
 
 def test_a_restart_cannot_be_kept_off_without_a_hold(without_hold: Pods, fakes: Fakes) -> None:

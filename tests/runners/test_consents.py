@@ -111,6 +111,6 @@ def test_what_is_not_proven_in_time_is_an_error_in_words(hosts: dict[str, set[st
 def test_a_removal_wants_the_names_of_one_execution(capsys: pytest.CaptureFixture[str]) -> None:
     """Names that are shared are never removed, nor anything without a system."""
     assert leftovers.main([]) == 2
-    assert leftovers.main(["{}"]) == 2
-    assert leftovers.main([DIRECT.model_dump_json()]) == 4
+    assert leftovers.main(["{}"]) == 2 == leftovers.main(["--endpoints={}"])
+    assert leftovers.main([f"--endpoints={DIRECT.model_dump_json()}"]) == 4
     assert "only what one execution has made" in capsys.readouterr().err
