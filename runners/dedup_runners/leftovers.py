@@ -1,7 +1,8 @@
 """Remove what an execution has made on a system that was there before.
 
 `python -m dedup_runners.leftovers --endpoints=JSON`. The JSON is what the operator gives to a run: where the system is,
-how to log in, and the name with which all of it begins. The operator has a Job do this when it is done with the system, or when its experiment is deleted.
+how to log in, and the name with which all of it begins. The operator has a Job do this when it is done with the system,
+or when its experiment is deleted.
 
 Exit codes: 0 nothing is left; 2 the command line is wrong; 4 something is, and one line names it.
 """
