@@ -23,6 +23,10 @@ MESSAGES ?= 200000
 N ?= 1000
 CYCLE_MINUTES ?= 1440
 
+# How many experiments and histories `make fuzz` comes to in the end.
+SPECS ?= 1000000
+HISTORIES ?= 100000
+
 # Where a release's images are.
 REGISTRY ?= localhost
 
@@ -75,6 +79,10 @@ campaign: setup ## Break every request of the operator once each way, then a who
 
 cycles: setup ## Inject and heal every fault N times in all, the injector killed in a random third; goes on where it was; writes docs/cycles.md
 	$(PYTHON) -m testbed.cycles --cycles $(N) --minutes $(CYCLE_MINUTES)
+
+fuzz: setup ## Offer SPECS experiments that nobody would write, and judge HISTORIES damaged histories; goes on where it was; writes docs/fuzz.md
+	$(PYTHON) -m tests.fuzz specs --number $(SPECS)
+	$(PYTHON) -m tests.fuzz histories --number $(HISTORIES)
 
 s0: setup ## One of S0's tables again: make s0 TABLE=kafka-kill-tcp; hours; goes on where it stopped; writes docs/s0.md
 	$(PYTHON) -m testbed.s0 $(TABLE) $(if $(BATCHES),--batches $(BATCHES))
@@ -140,5 +148,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles s0 bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles fuzz s0 bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts images-twice probes release schemas tables test-strimzi lock clean

@@ -3,7 +3,7 @@
 Each is a process of its own on a fresh topic. Rates are messages over the time from the first send to the last
 acknowledgement (producers) or from the consumer's start to the last message (consumers), as each program itself
 reports; our consumer's time goes on until its history is closed. No process is warmed up before it counts: the brokers
-are. Processor time is the whole process's, a Java tool's start included.
+are. Processor time is the whole process's, a Java tool's start included; our producer is a fork, as in an experiment.
 """
 
 import json
@@ -25,6 +25,7 @@ from dedup.history.histories import CLOCK_SENT
 from dedup.wire.manifests import ProducerReport
 from dedup_lab import java
 from dedup_lab.caches import silent
+from dedup_lab.children import Children
 from dedup_lab.clients import kafka_java
 from dedup_lab.systems import jars
 from dedup_runners.admins import Admin
@@ -86,7 +87,13 @@ class Contest:
             "messages": self.messages,
             "in_flight": IN_FLIGHT,
         }
-        self._run([sys.executable, "-m", "dedup_runners.producer", "-"], json.dumps(config))
+        children = Children()
+        try:
+            producer = children.fork("our producer", ["dedup_runners.producer", "-"], self.logs / "producer.log")
+            producer.tell(json.dumps(config))
+            producer.succeed(TIMEOUT_S)
+        finally:
+            children.close()
         report = ProducerReport.model_validate_json((folder / "producer.json").read_bytes())
         if not report.complete:
             raise RuntimeError(f"our producer was not complete: {report.problems}")

@@ -17,8 +17,8 @@ MAX_PARTS: Final = 100_000
 MAX_DEPTH: Final = 64
 MAX_NUMBER_BITS: Final = 4096
 
-# What PyYAML lets through when a value does not fit its tag (2020-13-45, !!bool x) or nests too deep.
-_PARSER_ERRORS: Final = (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+# What PyYAML lets through when a value does not fit its tag (2020-13-45, !!bool x, !!int "") or nests too deep.
+_PARSER_ERRORS: Final = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 def read(path: Path) -> object:

@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
 from dedup.process.orphans import VARIABLE
@@ -23,6 +23,17 @@ END_S: Final = 5.0
 
 class Cancelled(Exception):
     """The stage that waits was cancelled."""
+
+
+class Process(Protocol):
+    """A process that was started: what subprocess.Popen and a Fork have in common."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float) -> object: ...
 
 
 class Children:
@@ -36,11 +47,9 @@ class Children:
 
     def start(self, name: str, argv: Sequence[str], log: Path, **environment: str) -> "Child":
         """Start a program of ours; its standard input stays open for `Child.tell`."""
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock, log.open("ab") as output:
-            if self.cancelled.is_set():
-                raise Cancelled
-            process = subprocess.Popen(
+
+        def begin(output: IO[bytes]) -> Process:
+            return subprocess.Popen(
                 list(argv),
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -49,7 +58,22 @@ class Children:
                 pass_fds=(self._reading,),
                 env={**os.environ, "PYTHONUNBUFFERED": "1", VARIABLE: str(self._reading), **environment},
             )
-            child = Child(name, process, log, self.cancelled)
+
+        return self._begun(name, log, begin)
+
+    def fork(self, name: str, program: Sequence[str], log: Path) -> "Child":
+        """Start what `python -m PROGRAM` would be, a module and its arguments, with its libraries loaded (forks.py)."""
+        from dedup_lab import forks  # its packages belong to the extra lab: who only verifies has none of them
+
+        kept = {VARIABLE: self._reading}
+        return self._begun(name, log, lambda output: forks.Fork(program, output.fileno(), os.environ, kept))
+
+    def _begun(self, name: str, log: Path, begin: Callable[[IO[bytes]], Process]) -> "Child":
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock, log.open("ab") as output:
+            if self.cancelled.is_set():
+                raise Cancelled
+            child = Child(name, begin(output), log, self.cancelled)
             self._children = [other for other in self._children if other.code() is None] + [child]
         return child
 
@@ -73,7 +97,7 @@ class Children:
 class Child(Companion):
     """One started process."""
 
-    def __init__(self, name: str, process: "subprocess.Popen[bytes]", log: Path, cancelled: threading.Event) -> None:
+    def __init__(self, name: str, process: Process, log: Path, cancelled: threading.Event) -> None:
         self.name, self.log = name, log
         self._process, self._cancelled = process, cancelled
 
@@ -115,8 +139,12 @@ class Child(Companion):
     def kill(self) -> None:
         """SIGKILL the process and everything in its session."""
         self._close_input()
-        if self.code() is None:
+        if self.code() is not None:
+            return
+        try:
             os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # a fork that has no session of its own yet
+            os.kill(self._process.pid, signal.SIGKILL)
 
     def reap(self) -> None:
         """Wait, for a while, until a killed process is gone."""
@@ -141,14 +169,15 @@ class OfRun(NamedTuple):
     folder: Path
 
     def client(self, role: str) -> Child:
-        argv = python(f"dedup_runners.{role}", "-")
-        return self.children.start(f"{role} of {self.run_id}", argv, self.folder / f"{role}.log")
+        program = [f"dedup_runners.{role}", "-"]
+        return self.children.fork(f"{role} of {self.run_id}", program, self.folder / f"{role}.log")
 
     def fault(self, name: str) -> Child:
         from dedup_runners import chaos  # its packages belong to the extra lab: who only verifies has none of them
 
         log = self.folder / "chaos" / name / "output.txt"
-        return self.children.start(f"fault {name}", chaos.command(self.folder, name), log)
+        _, _, *program = chaos.command(self.folder, name)
+        return self.children.fork(f"fault {name}", program, log)
 
 
 def python(module: str, *arguments: str) -> list[str]:

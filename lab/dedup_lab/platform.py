@@ -22,7 +22,7 @@ from dedup.history.attempts import Attempt, missed_of, result_of
 from dedup.judgement.endings import Kind
 from dedup.process import machines
 from dedup.wire.manifests import Manifest
-from dedup_lab import clients, java
+from dedup_lab import clients, forks, java
 from dedup_lab.children import Cancelled, Children, OfRun
 from dedup_lab.results import Results
 from dedup_lab.systems import disks, existing
@@ -192,6 +192,7 @@ class LocalPlatform:
         return self._run[2]
 
     def _provision(self, system: System) -> None:
+        forks.load()
         proxied = self._experiment.spec.proxied(system)
         cancelled = self._children.cancelled
         running = self._started(system, proxied, self._results.logs(system.name), self._reporter.note)

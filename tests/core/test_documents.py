@@ -37,6 +37,7 @@ def refusal_of_file(path: Path, content: bytes) -> str:
         (b"name: {{ name }}\n", ":1: got YAML that cannot be read (found unhashable key); "),
         (b"a: !!python/object/apply:os.getcwd []\n", ":1: got YAML that cannot be read (could not determine"),
         (b"a: 2020-13-45\n", ": got YAML that cannot be read (month must be in 1..12); "),
+        (b"a: !!int\n", ": got YAML that cannot be read (string index out of range); "),
         (b"a: !!bool maybe\n", ": got YAML that cannot be read ('maybe'); "),
         (b"a: \x1b\n", ": got YAML that cannot be read (unacceptable character #x001b"),
         (b"[" * 600, ": got YAML that cannot be read (it nests too deep); "),
@@ -51,7 +52,7 @@ def refusal_of_file(path: Path, content: bytes) -> str:
             ": metadata.labels: got the key 2020-01-01, which YAML reads as a date",
         ),
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_files_that_are_no_experiment(tmp_path: Path, content: bytes, beginning: str) -> None:
     assert refusal_of_file(tmp_path / "e.yaml", content).startswith(beginning)

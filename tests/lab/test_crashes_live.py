@@ -101,7 +101,8 @@ def test_a_client_that_dies_half_way_gives_an_error_and_no_witness(role: str, ta
     out = tmp_path / "results"
     try:
         harness.wait_for(lambda: list(out.glob(f"runs/*/attempt-1/{table}/*")), STAGE_BOUND_S, process, log)
-        (victim,) = [child for child in psutil.Process(process.pid).children() if runs(child, f"dedup_runners.{role}")]
+        family = psutil.Process(process.pid).children(recursive=True)
+        (victim,) = [child for child in family if runs(child, f"dedup_runners.{role}")]
         victim.kill()
         code = process.wait(STAGE_BOUND_S)
     finally:
@@ -118,7 +119,7 @@ def test_a_client_that_dies_half_way_gives_an_error_and_no_witness(role: str, ta
 def runs(process: psutil.Process, module: str) -> bool:
     """Whether a living process runs that module."""
     try:
-        return module in process.cmdline()
+        return f"-m {module} " in " ".join(process.cmdline())
     except psutil.NoSuchProcess:  # a zombie, too
         return False
 

@@ -100,9 +100,9 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     rows = [row(error_code=0), asked("EndTxn", 2), asked("AddPartitionsToTxn", 2)]
     assert happened(end(1), rows) == [strikes.retried(end(1))]
     assert happened(end(1), [*rows, row(number=2, error_code=14)]) == [strikes.retried(end(1))]
-    assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.followed(end(1))
+    assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.next_has_messages(end(1))
     (rule,) = strikes.rules((end(1),), BY_US)
-    assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.followed(end(1)), 1, None)
+    assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.next_has_messages(end(1)), 1, None)
 
 
 def held(late: Point, until_s: int) -> list[Row]:
@@ -131,8 +131,10 @@ def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:
 def test_a_late_batch_waits_for_the_end_of_its_transaction_too() -> None:
     late = Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)
     rows = [row(attempt=2, error_code=0), row(number=2, error_code=0)]
-    assert strikes.followed(late) not in happened(late, rows), "that batch is of the same transaction"
-    assert happened(late, [*rows, asked("EndTxn", 1), row(number=3, error_code=0)])[-1] == strikes.followed(late)
+    assert strikes.next_has_messages(late) not in happened(late, rows), "that batch is of the same transaction"
+    assert happened(late, [*rows, asked("EndTxn", 1), row(number=3, error_code=0)])[-1] == strikes.next_has_messages(
+        late
+    )
 
 
 # The whole, with a scripted crew.

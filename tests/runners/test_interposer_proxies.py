@@ -273,6 +273,23 @@ def test_a_broker_does_not_know_that_a_client_was_cut_off_before_its_reply(broke
         other.close()
 
 
+def test_a_broker_does_not_know_of_it_as_long_as_a_request_or_a_reply_is_held(broker: Broker) -> None:
+    reply = Rule("reply", Match("one"), Act.STALL_REPLY, until="reply goes", cut=True)
+    request = Rule("request", Match("two"), Act.STALL_REQUEST, until="request goes", cut=True)
+    with interposed(broker, reply, request) as (interposer, client):
+        client.say("one", "two")
+        until(lambda: interposer.held == 2, TIMEOUT_S, "both are held")
+        interposer.release("request goes")
+        until(lambda: broker.heard == ["one", "two"], TIMEOUT_S, "the request arrives")
+        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        other.say("three")
+        assert other.hear() == "THREE"
+        assert (interposer.held, broker.left) == (1, 0)
+        interposer.release("reply goes")
+        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        other.close()
+
+
 def test_a_client_that_leaves_by_itself_is_known_to_its_broker_at_once(broker: Broker) -> None:
     with interposed(broker, Rule("r", Match("one"), Act.STALL_REPLY, until="go")) as (interposer, client):
         client.say("one")
@@ -316,6 +333,7 @@ def test_what_is_held_when_the_interposer_ends_was_not_passed_on(
         interposer.close()
         assert client.hear() is None
         assert told(interposer, len(rows)) == rows
+        assert all(row.held_ns is None for row in interposer.conversation.rows()), "its broker had not left"
         assert ("one" in broker.heard) == (act is Act.STALL_REPLY)
 
 

@@ -102,7 +102,7 @@ def _until(point: Point, dialect: Dialect) -> str:
     """The event that ends a stall."""
     if point.action is Action.STALL_REQUEST_TO_END or point.exchange.api in (dialect.opening, *dialect.parting):
         return END
-    ends = {Action.STALL_REQUEST_TO_NEXT: followed, Action.STALL_REQUEST_TO_RETURN: returned}
+    ends = {Action.STALL_REQUEST_TO_NEXT: next_has_messages, Action.STALL_REQUEST_TO_RETURN: returned}
     return ends.get(point.action, retried)(point)
 
 
@@ -111,9 +111,9 @@ def retried(point: Point) -> str:
     return f"{point.name}: retried"
 
 
-def followed(point: Point) -> str:
+def next_has_messages(point: Point) -> str:
     """The event that after that its transaction ended, and brokers stored messages of the next one."""
-    return f"{point.name}: followed"
+    return f"{point.name}: next transaction"
 
 
 def returned(point: Point) -> str:
@@ -122,7 +122,7 @@ def returned(point: Point) -> str:
 
 
 def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None]) -> Callable[[Row], None]:
-    """A follower of the conversation that lets the points' `retried`, `followed` and `returned` happen."""
+    """A follower of the conversation that lets the points' `retried`, `next_has_messages` and `returned` happen."""
     done, ended = set[str](), set[str]()
 
     def tell(row: Row) -> None:
@@ -134,7 +134,7 @@ def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None
             return
         for point in schedule:
             if row.api in CARRIERS and point.name in ended:
-                happen(followed(point))
+                happen(next_has_messages(point))
             if again(point, row):
                 done.add(point.name)
                 happen(retried(point))

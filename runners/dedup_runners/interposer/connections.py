@@ -62,6 +62,9 @@ class Connection:
         self._from_client, self._to_client = client
         self._waiting: dict[Hashable, tuple[Frame, Decision]] = {}
         self._client_is_there = True
+        self._broker_has_left = False
+        self._hiding = 0
+        """How many frames are held while the broker may not know that the client has gone: at most one a direction."""
         self._nothing_held = asyncio.Event()
         self._nothing_held.set()
 
@@ -121,8 +124,10 @@ class Connection:
                 for raw in self._dialogue.split(direction, data):
                     if not await pass_on(raw):
                         return False
+            self._broker_has_left |= direction is Direction.REPLY
             return True
         except OSError:
+            self._broker_has_left |= direction is Direction.REPLY
             return False
         except Unreadable as error:
             self._.note(str(error))
@@ -184,6 +189,7 @@ class Connection:
     async def _hold(self, frame: Frame, decision: Decision, moment: Moment, rule: Rule) -> Done:
         self._strike(rule, frame, decision)
         if rule.cut:
+            self._hiding += 1
             self._nothing_held.clear()
             self._to_client.transport.abort()
         try:
@@ -193,7 +199,9 @@ class Connection:
                 self._note(frame, decision.places, moment, Done.LOST, rule)
             raise
         finally:
-            self._nothing_held.set()
+            self._hiding -= rule.cut
+            if not self._hiding:
+                self._nothing_held.set()
 
     async def _reached_client(self, raw: bytes) -> bool:
         """Whether a reply could be given to the client. What a broker says to one that has left is still read."""
@@ -213,7 +221,7 @@ class Connection:
         self, frame: Frame, places: tuple[Place, ...], moment: Moment, done: Done, rule: Rule | None = None
     ) -> None:
         held = done in (Done.HELD, Done.HELD_TO_DEADLINE) or (
-            done is Done.LOST and rule is not None and rule.act is Act.STALL_REQUEST  # its broker has left meanwhile
+            done is Done.LOST and rule is not None and rule.act is Act.STALL_REQUEST and self._broker_has_left
         )
         held_ns = now().monotonic_ns - moment.monotonic_ns if held else None
         name = None if rule is None else rule.name

@@ -1,0 +1,149 @@
+"""A fork of ours is what `python -m` would be, but for the time it takes to begin."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dedup_lab import forks
+from dedup_lab.children import Child, Children, last_line, python
+from dedup_runners.waiting import until
+
+pytestmark = pytest.mark.long
+
+PROGRAM = "tests.lab.a_fork"
+BOUND_S = 60.0
+"""For the first fork the libraries are loaded."""
+
+
+@pytest.fixture
+def children() -> Iterator[Children]:
+    started = Children()
+    yield started
+    started.close()
+
+
+def title(process: psutil.Process) -> str:
+    """The line of it that `ps` shows."""
+    return " ".join(process.cmdline()).strip()
+
+
+def ended(child: Child) -> int:
+    return child.wait(BOUND_S)
+
+
+def fork(children: Children, log: Path, *arguments: str) -> Child:
+    return children.fork("a fork", [PROGRAM, *arguments], log)
+
+
+def test_a_fork_sees_what_a_new_interpreter_sees(
+    children: Children, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIVEN", "a value that was set when others had begun")
+    forked = fork(children, tmp_path / "forked.txt", "end", "0")
+    started = children.start("a process", python(PROGRAM, "end", "0"), tmp_path / "started.txt")
+    for child in (forked, started):
+        child.tell("some words")
+    assert [ended(forked), ended(started)] == [0, 0]
+    saw, expected = (json.loads((tmp_path / f"{name}.txt").read_text()) for name in ("forked", "started"))
+    assert saw == expected
+    assert (saw["told"], saw["leads its session"]) == ("some words", True)
+
+
+@pytest.mark.parametrize(("deed", "code"), [("end", 0), ("end", 7), ("leave", 0), ("leave", 70)])
+def test_its_exit_code_is_its_own(children: Children, tmp_path: Path, deed: str, code: int) -> None:
+    child = fork(children, tmp_path / "log.txt", deed, str(code))
+    child.tell("")
+    assert ended(child) == code
+    assert child.code() == code, "and so it stays"
+
+
+def test_what_it_does_not_catch_is_in_its_log(children: Children, tmp_path: Path) -> None:
+    child = fork(children, tmp_path / "log.txt", "fail")
+    child.tell("")
+    assert ended(child) == 1
+    assert last_line(tmp_path / "log.txt") == "ValueError: this one fails"
+
+
+def test_it_is_found_by_its_module_and_killed_with_its_session(children: Children, tmp_path: Path) -> None:
+    child = fork(children, tmp_path / "log.txt", "wait")
+    child.tell("")
+    until(lambda: last_line(tmp_path / "log.txt") == "waits", BOUND_S, "the fork to wait")
+    (found,) = (each for each in map(title, psutil.Process().children(recursive=True)) if PROGRAM in each)
+    assert found == f"{sys.executable} -m {PROGRAM} wait"
+    child.kill()
+    assert ended(child) == -signal.SIGKILL
+
+
+def test_a_fork_can_be_killed_before_it_has_begun(children: Children, tmp_path: Path) -> None:
+    child = fork(children, tmp_path / "log.txt", "wait")
+    child.kill()
+    assert ended(child) == -signal.SIGKILL
+
+
+def test_each_of_many_has_its_own_exit_code_whoever_looks(children: Children, tmp_path: Path) -> None:
+    """multiprocessing looks at all children when one is started, and reads each exit code once."""
+    over, seen = threading.Event(), list[int]()
+    first = [fork(children, tmp_path / f"{number}.txt", "leave", str(number)) for number in range(4)]
+
+    def look() -> None:
+        while not over.is_set():
+            seen.extend(code for each in first if (code := each.code()) is not None)
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        for child in first:
+            child.tell("")
+        more = [fork(children, tmp_path / f"{number}.txt", "leave", str(number)) for number in range(4, 8)]
+        for child in more:
+            child.tell("")
+        assert [ended(child) for child in (*first, *more)] == list(range(8))
+    finally:
+        over.set()
+        looking.join()
+    assert set(seen) <= set(range(4))
+
+
+STARTER = f"""
+import os, pathlib, sys
+from dedup_lab.children import Children
+if __name__ == "__main__":
+    child = Children().fork("a fork", [{PROGRAM!r}, "wait"], pathlib.Path(sys.argv[1]))
+    child.tell("")
+    sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path) -> None:
+    script, log = tmp_path / "starter.py", tmp_path / "log.txt"
+    script.write_text(STARTER)
+    paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
+    starter = subprocess.Popen(
+        [sys.executable, str(script), str(log)], stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}
+    )
+    try:
+        until(lambda: last_line(log) == "waits", BOUND_S, "the fork to wait")
+        family = psutil.Process(starter.pid).children(recursive=True)
+        assert any(PROGRAM in title(each) for each in family)
+    finally:
+        starter.kill()
+        starter.wait()
+        assert starter.stdin is not None
+        starter.stdin.close()
+    _, alive = psutil.wait_procs(family, BOUND_S)
+    assert not alive
+
+
+def test_to_load_twice_is_to_load_once() -> None:
+    forks.load()
+    before = {each.pid for each in psutil.Process().children()}
+    forks.load()
+    assert {each.pid for each in psutil.Process().children()} == before
