@@ -101,6 +101,36 @@ def test_pods_of_others_are_struck_once_their_owner_allows_it(
     assert ours(privileged) == []
 
 
+def test_an_owner_who_takes_the_label_away_in_mid_run_ends_it_and_no_pod_is_struck(
+    privileged: Operated, bootstrap: str, tell: Callable[[str], None]
+) -> None:
+    """The leader would be killed two minutes later. The run is ended, and the words name the pod."""
+    document, place = example(bootstrap), privileged.place
+    name = document["metadata"]["name"] = "taken-back"
+    document["spec"]["faults"] = [
+        {"name": "killed", "at": {"after": "120s"}, "kill": {"target": "Leader", "restartAfter": "8s"}}
+    ]
+    before, victim = lives(privileged), f"{guarded.RELEASE}-2"
+    privileged.apply(document)
+    privileged.reached(document, Stage.PRODUCE)
+    place.kubectl("label", "pod", victim, f"{LABEL}-")
+    try:
+        until(lambda: condition(privileged.status(name), "Stalled") == "True", STALLED_S, "it is stalled", 0.5)
+        said = words(privileged.status(name), "Stalled")
+        assert f"got no label {LABEL}=allowed at {victim};" in said, said
+        selector = f"dedup.dev/experiment={name},dedup.dev/component=run"
+        jobs = ("get", "jobs", "--selector", selector, "--output", "name")
+        until(lambda: not place.kubectl(*jobs).split(), STALLED_S, "the run is ended", 0.5)
+        assert lives(privileged) == before
+        assert "verdict" not in privileged.status(name)
+    finally:
+        place.kubectl("label", "pod", victim, f"{LABEL}=allowed")
+    tell(f"stalled: {said}")
+    privileged.delete(name)
+    until(lambda: privileged.live(name) is None, departures.AT_MOST_S, "it is gone", 1.0)
+    assert ours(privileged) == []
+
+
 def moving(bootstrap: str, name: str, *, messages: int) -> Document:
     """An experiment on the same Kafka that strikes no pod."""
     document = example(bootstrap)
