@@ -336,6 +336,7 @@ class Player:
         if made["spec"].get("suspend"):
             for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
                 self.cluster.delete("Pod", self.namespace, pod["metadata"]["name"])
+            self.cluster.set_status(made, {"startTime": STAMP, "conditions": [_condition("Suspended")]})
             return
         if not status.get("ready"):
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")

@@ -89,6 +89,12 @@ def ended(job: Object) -> str | None:
     return None
 
 
+def suspended(job: Object) -> bool:
+    """Whether its controller says that it makes no pods any more, since that was asked of it."""
+    said = job.get("status", {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Suspended", "True") for each in said)
+
+
 def seen(job: Object, pods: Sequence[Object]) -> Observation:
     """A Job of ours; one that failed is told in the words of the program that failed."""
     match ended(job):

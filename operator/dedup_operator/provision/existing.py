@@ -75,7 +75,7 @@ class Existing(Provisioner):
             pods = self._belongings.pods(removal)
             return ABSENT if self._is_over(removal) else sights.because(RUNNING, pods)
         job = self._readiness
-        stopping = job is not None and job["spec"].get("suspend") and not self._is_quiet(job)
+        stopping = job is not None and job["spec"].get("suspend") and not self._is_stopped(job)
         return _waits("the round trip's pod has not ended") if stopping else ABSENT
 
     def leave(self) -> None:
@@ -86,7 +86,7 @@ class Existing(Provisioner):
             return self._give_back(removal)
         self.cancel()
         job = self._readiness
-        if job is None or self._is_quiet(job):
+        if job is None or self._is_stopped(job):
             self._belongings.make(leftovers(self._owner, self._system, self._context.settings))
         return
 
@@ -140,6 +140,10 @@ class Existing(Provisioner):
 
     def _is_over(self, job: Object) -> bool:
         return bool(sights.ended(job)) and self._is_quiet(job)
+
+    def _is_stopped(self, job: Object) -> bool:
+        """Whether no pod of it is at work, nor comes any more: its controller has seen that it is suspended."""
+        return (bool(sights.ended(job)) or sights.suspended(job)) and self._is_quiet(job)
 
     def _is_quiet(self, job: Object) -> bool:
         return all((each.get("status") or {}).get("phase") in sights.ENDS for each in self._belongings.pods(job))
