@@ -23,6 +23,9 @@ MESSAGES ?= 200000
 N ?= 1000
 CYCLE_MINUTES ?= 1440
 
+# How long `make discover` begins new rounds.
+MINUTES ?= 60
+
 # How many experiments and histories `make fuzz` comes to in the end.
 SPECS ?= 1000000
 HISTORIES ?= 100000
@@ -79,6 +82,9 @@ campaign: setup ## Break every request of the operator once each way, then a who
 
 cycles: setup ## Inject and heal every fault N times in all, the injector killed in a random third; goes on where it was; writes docs/cycles.md
 	$(PYTHON) -m testbed.cycles --cycles $(N) --minutes $(CYCLE_MINUTES)
+
+discover: setup ## Explore current clients and brokers in rounds for MINUTES (60), and keep a ledger of alarms; writes docs/discovered.md
+	$(PYTHON) -m testbed.discover --minutes $(MINUTES)
 
 fuzz: setup ## Offer SPECS experiments that nobody would write, and judge HISTORIES damaged histories; goes on where it was; writes docs/fuzz.md
 	$(PYTHON) -m tests.fuzz specs --number $(SPECS)
@@ -148,5 +154,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles fuzz s0 bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles discover fuzz s0 bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts images-twice probes release schemas tables test-strimzi lock clean

@@ -1,0 +1,82 @@
+"""`make discover MINUTES=60`: explore in rounds, the subjects in turns, as long as one gives it.
+
+A round that was done is a line of the ledger, which is kept in the repository, and is not done again. One that was
+interrupted is done anew. The exit code is 1 if any round so far is an error, or has an alarm that is no known bug.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from dedup.judgement.explorations import Exploration
+from testbed.discover.ledger import Line, line, lines_in, page
+from testbed.discover.subjects import SUBJECTS, Round, drawn
+
+ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = ROOT / "docs" / "discovered.md"
+LEDGER: Final = ROOT / "docs" / "discovered.jsonl"
+INTERRUPTED: Final = 130
+
+
+def rounds(names: Sequence[str], done: Sequence[Line]) -> Iterator[Round]:
+    """The rounds that are not done yet, the subjects in turns, without end."""
+    known = {(each.subject, each.number) for each in done}
+    for number in count(1):
+        yield from (drawn(SUBJECTS[name], number) for name in names if (name, number) not in known)
+
+
+def explored(round_: Round, results: Path) -> Exploration | None:
+    """Do a round; None if it was interrupted, or has no result."""
+    out = results / f"{round_.subject.name}-{round_.number}"
+    shutil.rmtree(out, ignore_errors=True)
+    command = [sys.executable, "-m", "dedup_lab.cli", "explore", str(round_.subject.file), "--format", "json"]
+    told = subprocess.run([*command, "--out", str(out), *round_.options], stdout=subprocess.PIPE, check=False)
+    if told.returncode == INTERRUPTED:
+        return None
+    try:
+        return Exploration.model_validate_json(told.stdout.splitlines()[-1])
+    except (ValidationError, json.JSONDecodeError, IndexError):
+        print(f"{out.name}: exit code {told.returncode}, and no result", file=sys.stderr)
+        return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m testbed.discover", description="explore, and keep a ledger")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="begin no round after so long; default: %(default)s"
+    )
+    parser.add_argument("--subject", choices=sorted(SUBJECTS), action="append", help="only this one; default: all")
+    parser.add_argument("--results", type=Path, default=ROOT / "results" / "discover", help="where witnesses are kept")
+    parser.add_argument("--ledger", type=Path, default=LEDGER, metavar="FILE", help="a line a round")
+    parser.add_argument("--out", type=Path, default=PAGE, metavar="FILE", help="the page")
+    asked = parser.parse_args()
+    until_s = time.monotonic() + asked.minutes * 60
+    asked.results.mkdir(parents=True, exist_ok=True)
+    for round_ in rounds(asked.subject or list(SUBJECTS), lines_in(asked.ledger)):
+        if time.monotonic() > until_s or (result := explored(round_, asked.results)) is None:
+            break
+        done = line(round_, result)
+        with asked.ledger.open("a") as ledger:
+            ledger.write(f"{done.model_dump_json()}\n")
+        asked.out.write_text(page(lines_in(asked.ledger)), encoding="utf-8")
+        taken = ", ".join(found.taken_for for found in done.found) or "none"
+        print(
+            f"{done.subject} {done.number}: {done.points_visited} points, {done.pairs_visited} pairs, alarms: {taken}"
+        )
+    lines = lines_in(asked.ledger)
+    bad = [each for each in lines if each.unexplained]
+    print(f"{asked.out}: {len(lines)} rounds, {len(bad)} of them with something that is not known")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

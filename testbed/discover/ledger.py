@@ -1,0 +1,156 @@
+"""What is kept of an exploration, a line each, and the page that is made of all lines."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+from dedup.experiment.points import name_of
+from dedup.judgement.explorations import Alarm, Exploration
+from dedup.judgement.verdicts import Verdict
+from testbed.discover.subjects import SUBJECTS, Round, Subject
+
+HEAD: Final = """# Discovered
+
+Made by `make discover` (testbed/discover), not by hand, from discovered.jsonl beside it. Each round is a
+`dedup explore` of a current client against brokers that are started for it: every point of a conversation once, and
+pairs of points by a seed. What a round is follows from its number: messages, partitions, pairs.
+
+- *Alarm*: a visit whose history shows what is forbidden. Of each kind one is replayed ten times.
+- *Known*: it comes again in at least 9 of 10, and is a published bug ([known-bugs.md](known-bugs.md)).
+- *New*: it comes again in at least 9 of 10, and is no bug that is listed. A person has to look at it: at its witness,
+  by `dedup explore … --replay`, and at the same schedule without the interposer.
+- *False*: it does not come again. A tester must have none.
+
+"""
+KNOWN: Final = "known"
+NEW: Final = "new"
+FALSE: Final = "false"
+NOT_REPLAYED: Final = "not replayed"
+"""There were too many kinds of alarms; it counts as new."""
+COLUMNS: Final = ("subject", "rounds", "points", "pairs", "not struck", "known", "new", "false", "errors", "minutes")
+
+
+class Found(BaseModel):
+    """An alarm of a round: of what kind, how often it came again, and what it is taken for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: str
+    schedule: str
+    anomalies: dict[str, int]
+    replayed: int
+    replays: int
+    alike: int
+    taken_for: str
+    """A known bug's name, NEW, FALSE or NOT_REPLAYED."""
+
+
+class Line(BaseModel):
+    """One round."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    subject: str
+    number: int
+    messages: int
+    partitions: int
+    versions: dict[str, str]
+    verdict: str
+    reasons: tuple[str, ...]
+    points: int
+    points_visited: int
+    pairs_visited: int
+    not_struck: int
+    """Points of which none of eight visits struck, or whose client did not notice."""
+    found: tuple[Found, ...]
+    seconds: float
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether somebody has to look at it: an error, or an alarm that is no known bug."""
+        known = {bug.name for bug in SUBJECTS[self.subject].known}
+        return self.verdict == Verdict.ERROR or any(found.taken_for not in known for found in self.found)
+
+
+def lines_in(ledger: Path) -> list[Line]:
+    """What was done so far. A last line that was cut short tells of nothing."""
+    found = []
+    for text in ledger.read_text().splitlines() if ledger.exists() else ():
+        with suppress(ValueError):
+            found.append(Line.model_validate_json(text))
+    return found
+
+
+def line(round_: Round, result: Exploration) -> Line:
+    """What is kept of a round's result."""
+    visited = sum(row.visited for row in result.rows)
+    return Line(
+        subject=round_.subject.name,
+        number=round_.number,
+        messages=result.messages,
+        partitions=result.partitions,
+        versions=result.versions,
+        verdict=result.verdict.value,
+        reasons=tuple(reason.text for reason in result.reasons),
+        points=result.points,
+        points_visited=result.points_visited,
+        pairs_visited=result.pairs_visited,
+        not_struck=visited - sum(row.struck for row in result.rows),
+        found=tuple(_found(round_.subject, alarm) for alarm in result.alarms),
+        seconds=result.seconds,
+    )
+
+
+def _found(subject: Subject, alarm: Alarm) -> Found:
+    return Found(
+        kind=", ".join(alarm.visit.kind),
+        schedule=name_of(alarm.visit.schedule),
+        anomalies=alarm.visit.anomalies,
+        replayed=alarm.replayed,
+        replays=alarm.replays,
+        alike=alarm.alike,
+        taken_for=_taken_for(subject, alarm),
+    )
+
+
+def _taken_for(subject: Subject, alarm: Alarm) -> str:
+    if not alarm.counts:
+        return FALSE if alarm.replays else NOT_REPLAYED
+    return next((known.name for known in subject.known if known.explains(alarm)), NEW)
+
+
+def page(lines: Sequence[Line]) -> str:
+    """All of it, in Markdown."""
+    return HEAD + "".join(f"{text}\n" for text in (*_table(lines), *_alarms(lines)))
+
+
+def _table(lines: Sequence[Line]) -> Iterator[str]:
+    yield f"| {' | '.join(COLUMNS)} |"
+    yield f"| --- |{' ---: |' * (len(COLUMNS) - 1)}"
+    for name in SUBJECTS:
+        own = [each for each in lines if each.subject == name]
+        taken = Counter[str]()
+        for found in (found for each in own for found in each.found):
+            taken[found.taken_for if found.taken_for in (NEW, FALSE, NOT_REPLAYED) else KNOWN] += 1
+        cells = [
+            *(len(own), sum(each.points_visited for each in own), sum(each.pairs_visited for each in own)),
+            *(sum(each.not_struck for each in own), taken[KNOWN], taken[NEW] + taken[NOT_REPLAYED], taken[FALSE]),
+            *(sum(each.verdict == Verdict.ERROR for each in own), round(sum(each.seconds for each in own) / 60)),
+        ]
+        yield f"| {name} | {' | '.join(f'{cell:,}' for cell in cells)} |"
+
+
+def _alarms(lines: Sequence[Line]) -> Iterator[str]:
+    found = [(each, one) for each in lines for one in each.found]
+    if found:
+        yield from ("", "## Alarms", "", "| subject, round | schedule | what showed | came again | taken for |")
+        yield "| --- | --- | --- | --- | --- |"
+    for each, one in found:
+        shown = ", ".join(f"{name} {count}" for name, count in one.anomalies.items())
+        more = f" (and {one.alike} alike)" if one.alike else ""
+        again = f"{one.replayed} of {one.replays}" if one.replays else "not replayed"
+        yield f"| {each.subject} {each.number} | `{one.schedule}`{more} | {shown} | {again} | {one.taken_for} |"

@@ -1,0 +1,107 @@
+"""The soak's ledger: what is kept of a round, and what an alarm is taken for."""
+
+from pathlib import Path
+
+import pytest
+from testbed.discover import ledger
+from testbed.discover.__main__ import rounds
+from testbed.discover.ledger import FALSE, NEW, NOT_REPLAYED, Line, lines_in, page
+from testbed.discover.subjects import SUBJECTS, Subject, drawn
+
+from dedup.experiment.points import Action, Exchange, Point
+from dedup.judgement.explorations import Alarm, Exploration, Row, Visit
+from dedup.judgement.verdicts import Reason, Verdict
+
+TRANSACTIONS = SUBJECTS["kafka-transactions"]
+
+
+def alarm(action: Action, anomaly: str, replayed: int, replays: int = 10) -> Alarm:
+    point = Point(exchange=Exchange(api="EndTxn", number=2, transaction=2), action=action)
+    reasons = (Reason(verdict=Verdict.FAIL, code="witness", text="x"),)
+    visit = Visit(
+        schedule=(point,),
+        deduplication=True,
+        messages=20,
+        verdict=Verdict.FAIL,
+        reasons=reasons,
+        anomalies={anomaly: 3},
+        seconds=1.0,
+    )
+    return Alarm(visit=visit, replayed=replayed, replays=replays)
+
+
+def line(subject: Subject, *alarms: Alarm, verdict: Verdict = Verdict.PASS) -> Line:
+    row = Row(api="EndTxn", action=Action.LOSE_REPLY, points=5, visited=5, struck=4, clean=4, alarms=0, unknown=0)
+    result = Exploration(
+        target="x",
+        verdict=verdict,
+        reasons=(),
+        messages=20,
+        partitions=2,
+        in_flight=5,
+        points=5,
+        points_visited=5,
+        pairs=10,
+        pairs_visited=7,
+        seed=1,
+        rows=(row,),
+        alarms=alarms,
+        unexplored=(),
+        versions={},
+        settings={},
+        seconds=90.0,
+        visits=30,
+        points_a_minute=60.0,
+        folder="x",
+    )
+    return ledger.line(drawn(subject, 1), result)
+
+
+@pytest.mark.parametrize(
+    ("found", "taken_for"),
+    [
+        (alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10), "KAFKA-17754"),
+        (alarm(Action.STALL_REQUEST_TO_NEXT, "lost", 10), NEW),
+        (alarm(Action.LOSE_REPLY, "aborted_read", 9), NEW),
+        (alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 8), FALSE),
+        (alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 0, replays=0), NOT_REPLAYED),
+    ],
+    ids=["known", "another anomaly", "another point", "does not come again", "not replayed"],
+)
+def test_an_alarm_is_a_known_bug_only_by_its_point_and_by_what_shows(found: Alarm, taken_for: str) -> None:
+    kept = line(TRANSACTIONS, found, verdict=Verdict.FAIL)
+    assert [each.taken_for for each in kept.found] == [taken_for]
+    assert kept.unexplained is (taken_for != "KAFKA-17754")
+
+
+def test_the_same_alarm_is_new_where_the_bug_is_not_known() -> None:
+    kept = line(SUBJECTS["pulsar"], alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10), verdict=Verdict.FAIL)
+    assert [each.taken_for for each in kept.found] == [NEW]
+
+
+def test_an_error_is_looked_at_and_a_clean_round_is_not() -> None:
+    assert line(TRANSACTIONS, verdict=Verdict.ERROR).unexplained
+    assert not line(TRANSACTIONS).unexplained
+
+
+def test_rounds_come_in_turns_and_none_is_done_twice(tmp_path: Path) -> None:
+    done = [line(TRANSACTIONS)]
+    (tmp_path / "ledger").write_text(f"{done[0].model_dump_json()}\n{done[0].model_dump_json()[:40]}")
+    assert lines_in(tmp_path / "ledger") == done, "a line that was cut short tells of nothing"
+    left = rounds(list(SUBJECTS), done)
+    first = [(each.subject.name, each.number) for each, _ in zip(left, range(4), strict=False)]
+    assert first == [("kafka-idempotent", 1), ("pulsar", 1), ("kafka-idempotent", 2), ("kafka-transactions", 2)]
+    assert drawn(SUBJECTS["pulsar"], 3) == drawn(SUBJECTS["pulsar"], 3)
+    assert len({drawn(SUBJECTS["pulsar"], number).options[1] for number in range(1, 20)}) == 3
+
+
+def test_the_page_sums_up_by_subject() -> None:
+    found = page(
+        [line(TRANSACTIONS, alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10)), line(SUBJECTS["pulsar"])]
+    )
+    assert "| kafka-transactions | 1 | 5 | 7 | 1 | 1 | 0 | 0 | 0 | 2 |" in found
+    assert "| pulsar | 1 | 5 | 7 | 1 | 0 | 0 | 0 | 0 | 2 |" in found
+    assert (
+        "| kafka-transactions 1 | `endtxn-2-1-stall-request-to-next` | aborted_read 3 | 10 of 10 | KAFKA-17754 |"
+        in found
+    )
