@@ -51,8 +51,11 @@ def cluster(api_server: ApiServer) -> Iterator[PlayedCluster]:
 
 @pytest.fixture
 def namespace(cluster: PlayedCluster) -> Iterator[str]:
+    """A new one. No operator is left that would let its experiments go."""
     with namespace_on(cluster) as made:
         yield made
+        for each in cluster.list("DedupExperiment", made, ""):
+            cluster.patch("DedupExperiment", made, each["metadata"]["name"], {"metadata": {"finalizers": None}})
 
 
 def test_of_many_that_take_a_lock_at_once_one_has_it(
