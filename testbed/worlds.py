@@ -31,6 +31,8 @@ STORE: Final = "store"
 SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
+LOCKING: Final = SETTINGS.model_copy(update={"allow_faults_on_pods_of_others": True})
+"""The same, of an administrator who lets pods of others be struck."""
 ANY: Final = "0" * 64
 """The digest of whatever experiment is reported on: the player writes the real one in its place."""
 TOLD: Final = Told(

@@ -102,8 +102,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         asked.namespace = [own]
     if asked.lease and not asked.lease_namespace:
         parser.error("--lease: got no namespace; a Lease lies in one; say --lease-namespace NAME, or set POD_NAMESPACE")
-    if asked.all_namespaces and not asked.lease_namespace:
-        parser.error("--all-namespaces: got no namespace for the locks of systems; say --lease-namespace NAME")
     return asked
 
 
@@ -119,6 +117,11 @@ def main() -> int:
         defaults = settings_files.load_defaults(asked.settings)
     except DedupError as error:
         print(error, file=sys.stderr)
+        return EXIT_ERROR
+    if defaults.allow_faults_on_pods_of_others and asked.all_namespaces and not asked.lease_namespace:
+        print(
+            "--all-namespaces: got no namespace for the locks of systems; say --lease-namespace NAME", file=sys.stderr
+        )
         return EXIT_ERROR
     api = client()
     metrics = Metrics()

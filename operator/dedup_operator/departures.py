@@ -24,8 +24,10 @@ from dedup.experiment.stages import State, current, finished, schedule
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.locks import Locks
 from dedup_operator.objects.names import Owner
+from dedup_operator.objects.settings import Settings
 from dedup_operator.objects.systems import names_on, release_of
 from dedup_operator.platforms import KubernetesPlatform
+from dedup_operator.provision.consents import has_locks
 from dedup_operator.stories import Tiding
 
 FINALIZER: Final = "dedup.dev/leftovers"
@@ -62,12 +64,12 @@ def has_finalizer(live: Object) -> bool:
     return FINALIZER in (live["metadata"].get("finalizers") or ())
 
 
-def held_back(cluster: Cluster, live: Object, asked: Experiment) -> Object:
+def held_back(cluster: Cluster, live: Object, asked: Experiment, settings: Settings) -> Object:
     """The experiment as it is with its finalizer, if it would leave something on a system that is there already.
 
     Conflict if somebody else wrote it meanwhile.
     """
-    if has_finalizer(live) or all(each.existing is None for each in asked.spec.systems):
+    if has_finalizer(live) or not has_locks(asked.spec, settings):
         return live
     _finalize(cluster, live, [*(live["metadata"].get("finalizers") or ()), FINALIZER])
     return cluster.get("DedupExperiment", live["metadata"]["namespace"], live["metadata"]["name"]) or live

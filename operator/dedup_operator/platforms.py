@@ -44,7 +44,7 @@ from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
-from dedup_operator.provision.consents import check_still, may_strike
+from dedup_operator.provision.consents import check_leave, check_still, has_locks, may_strike
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
@@ -132,6 +132,7 @@ class KubernetesPlatform:
         That is Spark's operator, unless the experiment is verified without it, and Strimzi's if a system is its. Other
         charts are of kinds that every cluster has.
         """
+        check_leave(self._experiment.spec, self._settings)
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
@@ -200,6 +201,11 @@ class KubernetesPlatform:
         except PlatformError as error:
             return error
         return None
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether its systems that are there already are locked, and what it makes there is removed."""
+        return has_locks(self._experiment.spec, self._settings)
 
     def left_to_others(self) -> bool:
         """Leave the systems that were there before, a step at a time; whether nothing of ours is left on them."""

@@ -56,6 +56,7 @@ from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
 from dedup_operator.possibilities import check_possible
+from dedup_operator.provision.consents import check_today
 from dedup_operator.references import check_named
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
@@ -276,10 +277,10 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
-        self._live = held_back(self._cluster, self._live, asked)
+        self._live = held_back(self._cluster, self._live, asked, self._todays(asked))
         kept = snapshotted(self._cluster, self._owner, lambda: snapshot(self._owner, asked, self._todays(asked)))
         taken, settings = read(kept), settings_in(kept, self._defaults)
-        self._live = held_back(self._cluster, self._live, taken)  # the spec may have been another one then
+        self._live = held_back(self._cluster, self._live, taken, settings)  # the spec may have been another one then
         check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
@@ -291,7 +292,7 @@ class _Look:
         platform = self._platform(taken, self._owner, settings)
         if self._before.parked and not asked.spec.suspend:
             return self._again(asked, taken, stands, platform)
-        return self._go_on(asked, taken, stands, platform)
+        return self._go_on(asked, taken, stands, platform, settings)
 
     def _again(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
         """Go on after its place was another's, if one is free. What is missing is told before it takes one."""
@@ -305,7 +306,9 @@ class _Look:
         self._write(self._situation(state=resumed(self._tasks, state), **said))
         return AT_ONCE_S
 
-    def _go_on(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
+    def _go_on(
+        self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing, settings: Settings
+    ) -> float | None:
         tasks = self._tasks
         suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
 
@@ -318,6 +321,7 @@ class _Look:
         else:
             if needs_verification(tasks, state):
                 platform.check(tasks[state.cursor])
+                check_today(taken.spec, settings, self._defaults, tasks[state.cursor])
             self._check_consent(taken, tasks, state, platform, save)
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
@@ -442,7 +446,7 @@ class _Look:
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
-        if any(each.existing is not None for each in taken.spec.systems) and not platform.has_left():
+        if platform.has_locks and not platform.has_left():
             self._operator.tell(owner, Tiding("Leaving", platform.waits_for(), ("leaving", owner.token), warns=False))
             return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):

@@ -251,7 +251,7 @@ def _existing(asked: argparse.Namespace) -> None:
     deadline = time.monotonic() + asked.timeout_s
     system = discovered(asked.endpoints, asked.timeout_s)
     _EXISTING[system.system](system, deadline - time.monotonic())
-    if LAST_WORD.exists():  # in a pod: the operator reads it there
+    if asked.identify:  # the operator reads it in the pod's status
         LAST_WORD.write_text(identity(system).word())
 
 
@@ -303,6 +303,7 @@ def _parser() -> argparse.ArgumentParser:
     existing = systems.add_parser("existing", help="a cluster that is there already")
     existing.set_defaults(round_trip=_existing)
     existing.add_argument("--endpoints", required=True, type=_endpoints, metavar="JSON", help="where it is reached")
+    existing.add_argument("--identify", action="store_true", help="in a pod: leave word who it is for the operator")
     for system in (kafka, pulsar, existing):
         system.add_argument("--timeout-s", type=float, default=TIMEOUT_S, metavar="S", help="give up after that")
     for system in (kafka, pulsar):

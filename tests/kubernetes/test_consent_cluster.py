@@ -33,7 +33,8 @@ TOPICS: Final = (
 
 @pytest.fixture(scope="module")
 def privileged(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
-    with operated.at(cluster, tmp_path_factory.mktemp("consent"), ("kafka",), allowPrivilegedFaults=True) as made:
+    leave = {"allowPrivilegedFaults": True, "allowFaultsOnPodsOfOthers": True}
+    with operated.at(cluster, tmp_path_factory.mktemp("consent"), ("kafka",), **leave) as made:
         level = "pod-security.kubernetes.io/enforce=privileged"
         made.place.kubectl("label", "namespace", made.place.namespace, "--overwrite", level)
         yield made

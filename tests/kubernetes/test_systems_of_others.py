@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from testbed.cluster.api_servers import ApiServer
 from testbed.played import PlayedCluster, namespace_on, playing
-from testbed.worlds import World
+from testbed.worlds import LOCKING, World
 from tests.operator import test_consents as consents
 from tests.operator.test_consents import KILL, PODS, STOP, WHO, document
 from tests.operator.test_existing import KEYS
@@ -94,7 +94,7 @@ def test_of_many_that_take_a_lock_at_once_one_has_it(
 
 def world(cluster: PlayedCluster, namespace: str, *, silent: str = "") -> World:
     """A Kafka's pods, which consent, but the silent one; the Secrets; and an experiment that strikes them."""
-    made = World(cluster, namespace)
+    made = World(cluster, namespace, settings=LOCKING)
     made.player.met = WHO
     for name, keys in KEYS.items():
         meta: Object = {"name": name, "namespace": namespace, "labels": {"dedup.dev/use": "true"}}

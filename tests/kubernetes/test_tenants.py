@@ -254,20 +254,7 @@ def test_only_the_operator_may_write_a_status(api_server: ApiServer) -> None:
     with acting(api_server, OPERATORS, "op") as operator:
         for where in (OURS, THEIRS):
             assert allowed(operator, where, ["write a verdict"]) == {"write a verdict"}
-        assert allowed(operator, where, ["make an experiment", "delete an experiment"]) == set()
-
-
-@pytest.mark.usefixtures("tenants")
-def test_the_operator_may_hold_a_deletion_back_and_has_the_locks_of_systems(api_server: ApiServer) -> None:
-    """For the finalizer Kubernetes has no right but the one to patch. Of Leases it may write two, by their names."""
-    leases = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATORS}/leases"
-    with acting(api_server, OPERATORS, "op") as operator:
-        assert allowed(operator, OURS, ["change an experiment"]) == {"change an experiment"}
-        found = {
-            name: ask(operator, "PATCH", f"{leases}/{name}", {"metadata": {}}, headers=MERGE)[0]
-            for name in ("op-systems", "somebodys")
-        }
-    assert found == {"op-systems": 404, "somebodys": 403}
+        assert allowed(operator, where, ["change an experiment", "delete an experiment"]) == set()
 
 
 @pytest.mark.usefixtures("tenants")

@@ -58,14 +58,4 @@ def test_the_image_by_itself_watches_one_namespace(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_lease_it_is_alone() -> None:
-    assert isinstance(lease_of(arguments((*PLAIN, "--no-lease", "--lease-namespace", "ops")), None), Alone)
-
-
-def test_locks_of_systems_lie_in_one_namespace_whatever_is_watched(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """In each experiment's own, two of different namespaces would never meet."""
-    monkeypatch.delenv("POD_NAMESPACE", raising=False)
-    with pytest.raises(SystemExit, match="2"):
-        arguments((*PLAIN, "--no-lease"))
-    assert "--all-namespaces: got no namespace for the locks of systems" in capsys.readouterr().err
+    assert isinstance(lease_of(arguments((*PLAIN, "--no-lease")), None), Alone)

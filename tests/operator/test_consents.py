@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 from testbed.specs import changed
-from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, World
+from testbed.worlds import LOCKING, NAMESPACE, SETTINGS, FakeCluster, World
 from tests.operator.test_existing import LOGIN, MOVE, SMALL, TLS, allowed
 from tests.operator.test_reconciliations import message
 
@@ -51,7 +51,7 @@ def pod(number: int, **changes: Any) -> Object:
 
 
 def world(*faults: Object, pods: tuple[Object, ...] = (), met: Identity = WHO, **spec: Any) -> World:
-    made = allowed(World(FakeCluster()))
+    made = allowed(World(FakeCluster(), settings=LOCKING))
     made.player.met = met
     for each in pods or tuple(pod(number) for number in range(3)):
         made.cluster.create(each)
@@ -78,7 +78,7 @@ def pulsar(*pods: Object) -> World:
     token = {"secretRef": {"name": "login"}}
     urls = {"serviceUrl": "pulsar+ssl://k:6651", "adminUrl": "https://k:8443", "tls": TLS, "token": token}
     existing = {**urls, "podSelector": {"matchLabels": LABELS}}
-    made = allowed(World(FakeCluster()))
+    made = allowed(World(FakeCluster(), settings=LOCKING))
     shown = {"annotations": {"dedup.dev/hosts": "k:6651,k:8443"}}
     made.cluster.patch("Secret", NAMESPACE, "login", {"data": {"token": "c2VjcmV0"}, "metadata": shown})
     made.player.met = Identity(brokers={f"k-{each}.k:8080": [f"10.0.0.1{each}"] for each in range(3)})

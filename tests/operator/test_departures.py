@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from testbed.worlds import NAMESPACE, Crash, FakeCluster, World
+from testbed.worlds import LOCKING, NAMESPACE, Crash, FakeCluster, World
 from tests.operator.test_consents import document
 from tests.operator.test_existing import MOVE, allowed
 from tests.operator.test_reconciliations import fake
@@ -20,7 +20,7 @@ LOOKS = 60
 
 
 def world() -> World:
-    made = allowed(World(FakeCluster()))
+    made = allowed(World(FakeCluster(), settings=LOCKING))
     made.apply(document(MOVE))
     return made
 

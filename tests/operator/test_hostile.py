@@ -56,7 +56,10 @@ CHART: Final = Path(__file__).parents[2] / "charts" / "dedup-operator"
 THEIRS: Final = "others"
 MAX_LOOKS: Final = 200
 DEFAULTS: Final = Defaults.model_validate(
-    {"artifacts": {"s3": {"bucket": "results", "endpoint": "http://store:9000", "secret": "administrators"}}}
+    {
+        "artifacts": {"s3": {"bucket": "results", "endpoint": "http://store:9000", "secret": "administrators"}},
+        "allow_faults_on_pods_of_others": True,
+    }
 )
 BY_GATE: Final = {gate: [each for each in HOSTILE if each.gate is gate] for gate in Gate}
 RENDERED: Final = [

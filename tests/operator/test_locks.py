@@ -4,7 +4,7 @@ import json
 from typing import Any, Final
 
 import pytest
-from testbed.worlds import NAMESPACE, STORE, FakeCluster, World, rests, store_secret
+from testbed.worlds import LOCKING, NAMESPACE, STORE, FakeCluster, World, rests, store_secret
 from tests.operator.test_consents import document
 from tests.operator.test_existing import KEYS, MOVE, allowed
 from tests.operator.test_reconciliations import fake
@@ -40,7 +40,7 @@ class Two:
     """Two experiments in two namespaces, one operator, and who the system of each says it is."""
 
     def __init__(self, here: str | Identity = "c-1", there: str | Identity = "c-1") -> None:
-        self.here, self.there = allowed(World(FakeCluster())), World(FakeCluster())
+        self.here, self.there = allowed(World(FakeCluster(), settings=LOCKING)), World(FakeCluster(), settings=LOCKING)
         self.there.cluster = self.here.cluster
         self.there.namespace = self.there.player.namespace = OTHER
         self.there.player.cluster = self.here.cluster

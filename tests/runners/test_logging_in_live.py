@@ -48,8 +48,8 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-def round_trip(system: Endpoints) -> int:
-    return round_trips.main(["existing", "--endpoints", system.model_dump_json()])
+def round_trip(system: Endpoints, *more: str) -> int:
+    return round_trips.main(["existing", "--endpoints", system.model_dump_json(), *more])
 
 
 def test_a_whole_run_behind_tls_and_a_log_in(system: Endpoints, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_round_trip_leaves_word_who_the_system_is_and_no_topic(
     word.touch()
     monkeypatch.setattr(round_trips, "LAST_WORD", word)
     ours = system.model_copy(update={"names": OURS, "brokers": []})
-    assert round_trip(ours) == 0
+    assert round_trip(ours, "--identify") == 0
     told = identity_in(word.read_text())
     assert told is not None and told.names and all(told.brokers.values())
     assert not any(address in told.names for address in (system.client_bootstrap, *system.admin_urls))

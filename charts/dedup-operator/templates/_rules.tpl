@@ -1,11 +1,16 @@
 {{/* What the operator may do in a namespace whose experiments it runs. It gives rights to the accounts of runs and of Spark's
 driver, and Kubernetes lets nobody give what he has not; so some rules are here only to be handed on. */}}
 {{- define "operator.rules" -}}
-# The experiments themselves: it reads them, and never writes what people wrote. The finalizer of those with a system that is
-# there already is its own: it holds a deletion until what was made there is removed.
+# The experiments themselves: it reads them, and never writes what people wrote.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments]
-  verbs: [get, list, watch, patch]
+  verbs: [get, list, watch]
+{{- if .Values.allowFaultsOnPodsOfOthers }}
+# The finalizer of those with a system that is there already: it holds a deletion until what was made there is removed.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments]
+  verbs: [patch]
+{{- end }}
 # What became of them.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments/status]
@@ -97,13 +102,19 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 
 {{/* What it may do besides in its own namespace, whosever experiments it runs. */}}
 {{- define "operator.leaseRules" -}}
-# The Lease that says which operator acts, and the one with the locks of systems that are there already (one experiment a system
-# at a time, in whatever namespace). Only to make them, Kubernetes knows no right that names them.
+# The Lease that says which operator acts: its own and no other. Only to make it, Kubernetes knows no right that names it.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  resourceNames: [{{ .Release.Name | quote }}, {{ printf "%s-systems" .Release.Name | quote }}]
+  resourceNames: [{{ .Release.Name | quote }}]
   verbs: [get, patch]
-# To make them, once.
+{{- if .Values.allowFaultsOnPodsOfOthers }}
+# The one with the locks of systems that are there already: one experiment a system at a time, in whatever namespace.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-systems" .Release.Name | quote }}]
+  verbs: [get, patch]
+{{- end }}
+# To make it, once.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]

@@ -69,11 +69,14 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     return {**settings.charts.get(system.chart, {}), **said}
 
 
-def endpoints(system: System, release: str, namespace: str) -> Endpoints:
+def endpoints(system: System, release: str, namespace: str, *, removable: bool = False) -> Endpoints:
     """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them.
 
-    Of a system that is there already: where it is asked who they are, straight.
+    Of a system that is there already: where it is asked who they are, straight. All that is made there is `removable`
+    by its name if no other execution's begins with it.
     """
+    if system.existing is not None and not removable:
+        return asked_at(system.protocol, system.existing, security(system), f"{OURS}-{release}-")
     if system.existing is not None:
         names = names_on(release)
         found = asked_at(system.protocol, system.existing, security(system), f"{names}-")

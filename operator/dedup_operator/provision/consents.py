@@ -8,8 +8,47 @@ from dedup.errors import PlatformError
 from dedup.experiment.consents import CONSENT, Candidate, check_allowed, consenting, living
 from dedup.experiment.endpoints import BrokerPod
 from dedup.experiment.spec import Spec, System
+from dedup.experiment.stages import Stage, Task
 from dedup.faults.kinds import FaultKind
+from dedup.refusals import short
 from dedup_operator.clusters import Cluster, Object
+from dedup_operator.objects.settings import Defaults, Settings
+
+
+def check_leave(spec: Spec, allowed: Defaults) -> None:
+    """PlatformError if an experiment names pods of others, and the administrator has not allowed that."""
+    for system in spec.systems:
+        if system.existing is None or system.existing.pod_selector is None or allowed.allow_faults_on_pods_of_others:
+            continue
+        raise PlatformError(
+            where=f"system {system.name}: deploy.existing.podSelector",
+            got=short(system.existing.pod_selector.written),
+            rule="faults on pods of a system that is there already are a preview, which is not allowed here",
+            todo="take podSelector out, or have the operator's chart installed with allowFaultsOnPodsOfOthers: true",
+        )
+
+
+def check_today(spec: Spec, begun_with: Settings, today: Defaults, task: Task) -> None:
+    """PlatformError if the administrator's word has changed so that no other part of the execution may begin.
+
+    An execution that began without locks has none, and must not test a system beside one that relies on its own.
+    """
+    if task.stage not in (Stage.PROVISION, Stage.PREPARE):
+        return
+    check_leave(spec, today)
+    theirs = [each.name for each in spec.systems if each.existing is not None]
+    if theirs and today.allow_faults_on_pods_of_others and not begun_with.allow_faults_on_pods_of_others:
+        raise PlatformError(
+            where=f"system {theirs[0]}",
+            got="an execution that was begun without its lock",
+            rule="with allowFaultsOnPodsOfOthers one experiment at a time tests a system that is there already",
+            todo="choose another spec.runToken: it begins anew, with the lock",
+        )
+
+
+def has_locks(spec: Spec, settings: Defaults) -> bool:
+    """Whether its systems that are there already are locked, and what it makes there is removed."""
+    return settings.allow_faults_on_pods_of_others and any(each.existing is not None for each in spec.systems)
 
 
 def candidates(cluster: Cluster, namespace: str, system: System) -> list[Candidate]:
