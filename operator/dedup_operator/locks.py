@@ -26,6 +26,7 @@ from dedup_operator.objects.names import COMPONENT, EXECUTION, Owner, execution_
 from dedup_operator.sights import ENDS, PARTITIONS, Unattended, ended
 
 KIND: Final = "Lease"
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 LOCK: Final = "lock.dedup.dev/"
 """How the annotations begin that are locks."""
 NAME: Final = "dedup-systems"
@@ -53,10 +54,11 @@ class Locks:
         self._cluster, self._owner, self._now = cluster, owner, now
         self._namespace, self._name = home.namespace or owner.namespace, home.name
 
-    def take(self, names: Sequence[str], system: str) -> None:
+    def take(self, names: Sequence[str], system: str) -> float:
         """Have the locks of all these names of the experiment's `system`; Waits if another one has one of them.
 
-        Conflict if somebody else wrote the Lease meanwhile; nothing is taken then.
+        Since when it has them all, in seconds since 1970. Conflict if somebody else wrote the Lease meanwhile; nothing
+        is taken then.
         """
         lease = self._made()
         found, wanted = dict(_locks(lease)), {key_of(each): each for each in names}
@@ -68,9 +70,10 @@ class Locks:
                     got=f"{name}, which {why}",
                     rule="one experiment at a time tests a system that is there already",
                     todo="nothing: this one goes on when that one is done with it; if nothing of it is there any more, "
-                    f"take the annotation {key} from Lease {self._namespace}/{self._name}",
+                    "somebody who may write that Lease gives it back: "
+                    f"kubectl annotate lease {self._name} --namespace {self._namespace} {key}-",
                 )
-        owner, since = self._owner, datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        owner, since = self._owner, datetime.fromtimestamp(self._now(), UTC).strftime(TIME)
         whose = {"namespace": owner.namespace, "name": owner.name, "uid": owner.uid, "execution": execution_of(owner)}
         about = {**whose, "system": system, "since": since}
         new = {
@@ -80,6 +83,8 @@ class Locks:
         }
         if new:
             self._write(lease, new)
+            return self._now()
+        return max(_since_unix_s(found[key]) for key in wanted)
 
     def held(self, system: str | None = None) -> list[str]:
         """The keys of the locks that this execution has for its `system`, or for any."""
@@ -159,6 +164,13 @@ def at_work(cluster: Cluster, namespace: str, execution: str) -> str:
 def key_of(identity: str) -> str:
     """The annotation that is the lock of the system of that name."""
     return f"{LOCK}{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def _since_unix_s(lock: Object) -> float:
+    """When it was taken; 0 if it does not say so."""
+    with suppress(ValueError):
+        return datetime.strptime(str(lock.get("since")), TIME).replace(tzinfo=UTC).timestamp()
+    return 0.0
 
 
 def _locks(lease: Object) -> Iterator[tuple[str, Object]]:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dedup.errors import PlatformError, SpecificationError
+from dedup.errors import DedupError, PlatformError, SpecificationError
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import (
     Observation,
@@ -124,9 +124,7 @@ class Reconciler:
             meta = live["metadata"]
             if going:  # nobody knows what it has begun
                 words = f"{error}; what it made on systems that were there before is left: remove dedup-run-… by hand"
-                self.tell(Owner(*key, meta["uid"]), Tiding("LeftBehind", words, ("left", "behind"), warns=True))
-                drop_finalizer(self.cluster, live)
-                return None
+                return departures.left_behind(self.cluster, live, Owner(*key, meta["uid"]), words, self.tell)
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
             self.tell(Owner(*key, meta["uid"]), unread)
             return None
@@ -277,7 +275,8 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
-        self._live = held_back(self._cluster, self._live, asked, self._todays(asked))
+        if self._before.state is None:
+            self._live = held_back(self._cluster, self._live, asked, self._defaults)
         kept = snapshotted(self._cluster, self._owner, lambda: snapshot(self._owner, asked, self._todays(asked)))
         taken, settings = read(kept), settings_in(kept, self._defaults)
         self._live = held_back(self._cluster, self._live, taken, settings)  # the spec may have been another one then
@@ -419,12 +418,24 @@ class _Look:
             asked = parse(document_of(self._live), source="DedupExperiment")
         changed = asked is None or asked.digest() != digest
         self._put(noted(self._before, self._meta["generation"], changed, self._today()))
-        if has_finalizer(self._live):
-            with suppress(SpecificationError, PlatformError, Refused):
-                if (found := self._begun(self._owner)) is not None and found[1].has_left_others():
-                    drop_finalizer(self._cluster, self._live)
-                    return AT_ONCE_S
+        if has_finalizer(self._live) and (again_s := self._left_on()) is not None:
+            return again_s
         return self._retain(asked) if asked else None
+
+    def _left_on(self) -> float | None:
+        """Go on with what a teardown had no time for, until nothing is left; None if nobody knows what that is."""
+        with suppress(Refused):
+            try:
+                if (found := self._begun(self._owner)) is None:
+                    return None
+                if not found[1].left_to_others():
+                    return LOOK_AGAIN_S
+                drop_finalizer(self._cluster, self._live)
+                return AT_ONCE_S
+            except DedupError as error:
+                left = Tiding("LeftBehind", str(error), ("left", "behind"), warns=True)
+                self._operator.tell(self._owner, left)
+        return LOOK_AGAIN_S
 
     def _retain(self, asked: Experiment) -> float | None:
         """Let go what an execution that is over has left, once it is time. What may not be deleted stays."""

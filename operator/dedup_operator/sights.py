@@ -185,7 +185,7 @@ def require_patience(about: Object, rule: str, got: str, since: Object, now_unix
     """Unattended if it is too long ago that the object `since` was made: what `rule` says should have come since."""
     least_s, most_s = PICKED_UP_S
     patience_s = max(least_s, min(most_s, limit_s / 2))
-    if now_unix_s - _made_unix_s(since) <= patience_s:
+    if now_unix_s - made_unix_s(since) <= patience_s:
         return
     raise Unattended(
         where=f"{about['kind']} {about['metadata']['name']}",
@@ -206,7 +206,8 @@ def judged(application: Object) -> Observation:
     return RUNNING
 
 
-def _made_unix_s(found: Object) -> float:
+def made_unix_s(found: Object) -> float:
+    """When it was made, in seconds since 1970."""
     return datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
 
 

@@ -5,7 +5,7 @@ Most of all: what the operator's account may do is enough for everything that th
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -245,7 +245,7 @@ def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: He
     assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
 
 
-def rules(rendered: list[Values]) -> set[str]:
+def rules(rendered: Sequence[Values]) -> set[str]:
     """All rights, one by one."""
     return {
         f"{verb} {resource} {rule.get('resourceNames', 'any')}"

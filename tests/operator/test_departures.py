@@ -10,7 +10,7 @@ from tests.operator.test_reconciliations import fake
 
 from dedup.experiment.assignments import Assignment
 from dedup_operator import departures
-from dedup_operator.clusters import Forbidden, Object
+from dedup_operator.clusters import Object
 from dedup_operator.departures import FINALIZER
 from dedup_operator.locks import NAME
 from dedup_operator.objects.names import Owner
@@ -268,30 +268,7 @@ def test_a_teardown_waits_for_a_pod_that_is_still_at_work() -> None:
     assert made.status()["verdict"] == "Pass" and locks(made) == {}
 
 
-# --- nothing holds a deletion up for ever ---
-
-
-def refusing(made: World, kind: str) -> None:
-    """The API server makes no such object any more, as in a namespace that is being deleted."""
-    create = made.cluster.create
-
-    def refused(each: Object) -> bool:
-        if each["kind"] == kind:
-            raise Forbidden("because it is being terminated")
-        return create(each)
-
-    made.cluster.create = refused  # type: ignore[assignment,method-assign]
-
-
-def test_in_a_namespace_that_is_being_deleted_it_goes_after_a_minute() -> None:
-    made = world()
-    deleted_at(made, started)
-    refusing(made, "Job")
-    made.move_s = 10
-    began = made.now_s
-    looked(made)
-    assert departures.REFUSED_S < made.now_s - began < departures.AT_MOST_S / 2
-    assert "because it is being terminated" in dict(made.events())["LeftBehind"]
+# --- words ---
 
 
 def test_whoever_waits_is_told_for_what_how_long_and_how_to_end_it() -> None:
@@ -301,7 +278,7 @@ def test_whoever_waits_is_told_for_what_how_long_and_how_to_end_it() -> None:
     operator.look((NAMESPACE, "e"))
     words = dict(made.events())["Leaving"]
     assert "what it has made on system kafka (dedup-run-" in words and "for 15 minutes at most" in words
-    assert "kubectl patch dedup e --namespace lab --type merge" in words
+    assert "kubectl patch dedup e --namespace lab --type json" in words
 
 
 def test_what_is_left_after_that_time_is_named_and_its_lock_lasts_as_long_as_its_pod() -> None:

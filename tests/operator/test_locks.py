@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 from testbed.worlds import LOCKING, NAMESPACE, STORE, FakeCluster, World, rests, store_secret
-from tests.operator.test_consents import document
+from tests.operator.test_consents import KILL, WHO, document, pod
 from tests.operator.test_existing import KEYS, MOVE, allowed
 from tests.operator.test_reconciliations import fake
 
@@ -249,7 +249,7 @@ def test_a_holder_that_may_not_be_looked_at_holds_and_the_way_out_is_said() -> N
         locks.take(["kafka c-1"], "kafka")
     key = key_of("kafka c-1")
     assert "lab/e tests, as far as is known: this operator may not look into that namespace" in str(caught.value)
-    assert f"take the annotation {key} from Lease operators/dedup-systems" in str(caught.value)
+    assert f"kubectl annotate lease dedup-systems --namespace operators {key}-" in str(caught.value)
     two.here.cluster.patch("Lease", "operators", "dedup-systems", {"metadata": {"annotations": {key: None}}})
     locks.take(["kafka c-1"], "kafka")
     assert two.leases() == [f"{OTHER}/e"]
@@ -366,3 +366,73 @@ def test_a_round_trip_that_left_no_word_is_done_again_and_nothing_is_locked_by_a
     here.player._ended = ended  # type: ignore[method-assign]
     two.until(here, "Pass")
     assert sum(not run for run in here.player.jobs.values()) >= 1
+
+
+# --- who waits, and pods that are being replaced meanwhile ---
+
+
+def with_pods() -> Two:
+    """Both strike the pods of one Kafka; the second one's round trip was asked at the same time."""
+    two = Two(here=WHO, there=WHO)
+    for world in (two.here, two.there):
+        for number in range(3):
+            made = pod(number, namespace=world.namespace)
+            world.cluster.create(made)
+        world.cluster.patch("DedupExperiment", world.namespace, "e", {"spec": {"faults": [KILL]}})
+    return two
+
+
+def moved(two: Two, address: str) -> None:
+    """A pod was replaced: it has another address."""
+    for world in (two.here, two.there):
+        found = world.cluster.get("Pod", world.namespace, "k-1")
+        assert found is not None
+        fake(world).set_status(found, {"phase": "Running", "podIP": address})
+
+
+def test_one_that_waits_proves_nothing_while_the_others_pods_are_replaced() -> None:
+    """Its word is of before; it waits, and when it has the lock it asks again where the brokers are."""
+    two = with_pods()
+    running(two)
+    two.until(two.there, "tests now")
+    moved(two, "10.0.0.99")
+    for _ in range(10):
+        two.look(two.there)
+    assert "tests now" in str(two.there.status()["conditions"]), "and its provisioning has not failed"
+    assert two.there.status()["state"].get("failures", 0) == 0
+    two.until(two.here, "Pass")
+    two.there.player.met = Identity(cluster="c-1", brokers={**WHO.brokers, "1": ["10.0.0.99"]})
+    two.until(two.there, "Pass")
+    assert two.there.status()["state"].get("failures", 0) == 0
+
+
+def test_a_selector_that_is_wrong_fails_though_its_word_is_asked_anew_once() -> None:
+    """The twin: nobody had the system meanwhile."""
+    two = with_pods()
+    moved(two, "10.0.0.99")
+    for _ in range(100):
+        two.look(two.here)
+        if failure := two.here.status().get("state", {}).get("lastFailure"):
+            break
+    assert "got an advertised address that leads to 10.0.0.11, no address of a selected pod" in failure
+
+
+def test_rights_are_those_of_the_last_proof() -> None:
+    """Somebody, or an older proof, has left a role of that name with another pod's."""
+    two = with_pods()
+    for _ in range(100):
+        two.look(two.here)
+        roles = two.here.cluster.list("Role", NAMESPACE, "dedup.dev/component=run")
+        if (found := [each for each in roles if "k-1" in str(each)]) and two.here.player.jobs:
+            break
+    (role,) = found
+    stale = [{**each, "resourceNames": ["web"]} for each in role["rules"]]
+    two.here.cluster.patch("Role", NAMESPACE, role["metadata"]["name"], {"rules": stale})
+    two.here.cluster.patch("DedupExperiment", NAMESPACE, "e", {"spec": {"suspend": False}})
+    platform = two.operator
+    live = two.here.live()
+    state = {**live["status"]["state"], "cursor": 0, "intended": True}
+    two.here.cluster.replace_status({**live, "status": {**live["status"], "state": state}})
+    platform.look((NAMESPACE, "e"))
+    now = two.here.cluster.get("Role", NAMESPACE, role["metadata"]["name"])
+    assert now is not None and now["rules"] == role["rules"]

@@ -1,14 +1,17 @@
 """A system that is there already, which one experiment at a time may test: if pods of others may be struck at all.
 
-Its round trip tells who it is. That identity is locked, so that no other experiment tests it meanwhile; and if faults
+Its round trip tells who it is. That identity is locked, so that no other experiment tests it meanwhile. Then, if faults
 are to strike its pods, each broker's pod is proven by the addresses that the round trip has looked up, and runs get
-rights to those pods, for as long as the execution has the system.
+rights to those pods, for as long as the execution has the system. Before the lock nothing is proven: another experiment
+may be replacing pods. A word that is older than the lock, and does not hold, is asked for again.
 
 It is left in this order. When no run is at work any more, the round trip is stopped, if it goes on. When its pod has
 ended, a Job removes everything whose name begins with the execution's. Then rights and locks are given back, and that
 Job stays as the sign that nothing is left. As long as one of the others is there (the round trip's Job, a lock), the
 system has not been left; so a crash between two steps forgets none. While the removal goes on no run begins.
 """
+
+from typing import Final
 
 from dedup.errors import PlatformError
 from dedup.experiment.consents import placed
@@ -23,7 +26,10 @@ from dedup_operator.objects.names import execution_of
 from dedup_operator.objects.systems import names_on
 from dedup_operator.provision.consents import candidates, may_strike
 from dedup_operator.provision.existing import Existing
-from dedup_operator.sights import ABSENT, DONE, RUNNING, Unattended, short
+from dedup_operator.sights import ABSENT, DONE, RUNNING, Unattended, made_unix_s, short
+
+FRESH_S: Final = 60.0
+"""So long before its lock a round trip may have begun whose word still counts, if it is proven."""
 
 
 class Locked(Existing):
@@ -45,15 +51,32 @@ class Locked(Existing):
             return seen
         if (told := self._told(job)) is None:
             return ABSENT
-        consenting = self._consenting()
+        consenting, names = self._consenting(), [f"{self._system.protocol} {each}" for each in told.names]
+        older_s = self._locks.take(names, self._system.name) - made_unix_s(job)
+        if older_s > FRESH_S:
+            return self._asked_again()
         try:
             pods = self._proven(told) if consenting else []
         except PlatformError as error:
+            if older_s > 0:
+                return self._asked_again()
             return Observation(status=Status.FAILED, message=short(str(error)))
-        self._locks.take([f"{self._system.protocol} {each}" for each in told.names], self._system.name)
         if pods:
-            self._belongings.make(*strikes(self._owner, self._context.experiment, self._system, pods))
+            self._grant(pods)
         return DONE
+
+    def _asked_again(self) -> Observation:
+        """Its word is older than the lock: whoever had the system meanwhile may have had its pods replaced."""
+        self._forget_readiness()
+        return ABSENT
+
+    def _grant(self, pods: list[str]) -> None:
+        """Runs may strike these pods, and no other that an earlier proof found."""
+        for made in strikes(self._owner, self._context.experiment, self._system, pods):
+            self._belongings.make(made)
+            found = self._belongings.own(made["kind"], name := made["metadata"]["name"])
+            if found is not None and found.get("rules") != made.get("rules"):
+                self._cluster.patch(made["kind"], self._belongings.namespace, name, {"rules": made["rules"]})
 
     def start(self) -> None:
         """Begin anew what was left, was stopped, or left no word (of an older version, or of a pod that is gone)."""
