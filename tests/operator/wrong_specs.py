@@ -112,7 +112,12 @@ SYSTEMS: Final = (
     Wrong(
         "half a partition",
         (("spec/systems", [{"name": "k", "kafka": {}, "deploy": {"chart": STRIMZI}}]), ("spec/faults", [HALF])),
-        "own policies let brokers be reached, and policies add up",
+        "policies add up",
+    ),
+    Wrong(
+        "half a partition where an owner may have policies of his own",
+        kafka(("spec/faults", [HALF]), podSelector=PODS),
+        "open what an owner has closed",
     ),
     Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
     Wrong("a Kafka that is nowhere", (*UNHURT, (EXISTING_KAFKA, {})), A_KAFKA),
@@ -243,7 +248,7 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
                 KILL,
                 {"name": "g", "at": {"message": 1}, "podDelete": {}},
                 {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
-                {"name": "i", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "1s"}},
+                {"name": "i", "at": {"message": 1}, "partition": {"by": "NetFilter", "duration": "1s"}},
                 {"name": "j", "at": {"message": 1}, "moveLeader": {}},
             ],
         ),

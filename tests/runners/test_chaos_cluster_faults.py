@@ -87,9 +87,13 @@ class FakeCluster:
     def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
         return [name for name, each in self.pods.items() if each.labels.get(label[0]) == label[1]]
 
-    def add_container(self, pod: BrokerPod, container: Document) -> None:
+    def add_container(self, pod: BrokerPod, seen: PodSeen, container: Document) -> bool:
+        self.meanwhile()
         before = self.pods[pod.name]
+        if (before.uid, before.version) != (seen.uid, seen.version):
+            return False
         self.pods[pod.name] = before._replace(running=before.running | {container["name"]})
+        return True
 
     def put_policy(self, namespace: str, policy: Document) -> None:
         self.policies[policy["metadata"]["name"]] = policy
@@ -227,7 +231,7 @@ def test_a_pod_of_others_is_struck_if_it_is_the_one_that_was_proven(
     cluster.pods["kafka-1"] = now
     with pytest.raises(PlatformError, match=words):
         consenting(cluster, theirs)
-    cluster.pods["kafka-1"] = seen("kafka-1", uid="other", controller="c")
+    cluster.pods["kafka-1"] = seen("kafka-1", uid="other", controller="c", containers=frozenset({"kafka"}))
     assert consenting(cluster, theirs).uid == "other", "its controller has put it in the other's place"
 
 
@@ -361,6 +365,33 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
     for listing in (json.dumps(EXPIRED), "{}", "Error: No such file or directory\n"):
         cluster.words["nft -j"] = listing
         assert stage.deed.cut.effect("1") == {}
+
+
+def test_a_pod_that_changes_between_its_consent_and_the_container_is_looked_at_again(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner may have taken the label away; a kubelet that writes the status changes it, too."""
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {"nft list": "able\n"}
+    changes = 0
+
+    def changed() -> None:
+        nonlocal changes
+        changes += 1
+        if changes == 1:
+            cluster.pods["kafka-0"] = cluster.pods["kafka-0"]._replace(version="2")
+
+    cluster.meanwhile = changed
+    netfilter_cut(stage, cluster)
+    assert changes == len(cluster.pods) + 1
+    changes = 0
+
+    def withdrawn() -> None:
+        cluster.pods["kafka-0"] = cluster.pods["kafka-0"]._replace(version="3", labels={})
+
+    cluster.meanwhile = withdrawn
+    with pytest.raises(PlatformError, match="only pods that consent are hurt"):
+        netfilter_cut(stage, cluster)
 
 
 def test_rules_that_had_expired_before_the_end_are_no_partition(

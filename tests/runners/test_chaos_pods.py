@@ -21,6 +21,8 @@ from dedup_runners.chaos.sockets import Connection
 PORT = 9094
 OURS = "10.0.0.9"
 FIRST = Seen(uid="u", consents=True, life="one", running=True, restarts=0, ends={})
+NEXT = FIRST._replace(uid="v", life="two", controller="set", containers=frozenset({"broker"}))
+"""The pod that its controller has put in the other's place."""
 
 
 def row(there: str, port: int = PORT, state: str = "01") -> str:
@@ -217,6 +219,9 @@ def test_a_consent_that_was_taken_back_since_it_was_seen_is_none(site: Pods, fak
         (FIRST._replace(uid="v", life="two", controller="somebody"), "another pod than the one that was proven"),
         (FIRST._replace(uid="v", life="two", controller="set", consents=False), "only pods that consent are hurt"),
         (FIRST._replace(leaving=True), "a pod that is being deleted"),
+        (NEXT._replace(shares="hostNetwork"), "with hostNetwork: true"),
+        (NEXT._replace(experiment="theirs"), "of experiment theirs"),
+        (NEXT._replace(containers=frozenset({"web"})), "without broker"),
     ],
 )
 def test_a_pod_of_others_that_has_taken_anothers_place_is_not_struck(fakes: Fakes, now: Seen, words: str) -> None:
@@ -230,12 +235,44 @@ def test_a_pod_of_others_that_has_taken_anothers_place_is_not_struck(fakes: Fake
     assert not any("kill" in line for line in one.told)
 
 
+@pytest.mark.parametrize("now", [FIRST._replace(consents=False), NEXT])
+@pytest.mark.parametrize("strike", ["kill", "pause"])
+def test_an_owner_who_takes_the_consent_back_after_the_first_look_is_asked_once_more(
+    fakes: Fakes, now: Seen, strike: str
+) -> None:
+    """Between the choice of a victim and the signal lie seconds. Another pod is not the one that was entered."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    victim = site.victim("1")
+    one.told.clear()
+    one.seen = now
+    with pytest.raises(
+        PlatformError, match=r"only pods that consent are hurt|another pod than the one that was entered"
+    ):
+        if strike == "kill":
+            site.kill(victim, 1.0)
+        else:
+            site.run(victim, "kill -STOP $process", strikes=True)
+    assert one.told == []
+    one.seen = FIRST
+    assert site.run(victim, "kill -STOP $process", strikes=True) == "7"
+
+
+def test_a_process_that_was_stopped_is_woken_without_that_question(fakes: Fakes) -> None:
+    """The twin: what heals is not asked for leave."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    victim = site.victim("1")
+    one.seen = FIRST._replace(consents=False)
+    assert site.run(victim, "kill -CONT $process") == "7"
+
+
 def test_the_pod_that_its_controller_has_made_anew_is_entered_anew(fakes: Fakes) -> None:
     """The twin: same controller, and it consents."""
     site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
     site.warm_up()
     one.told.clear()
-    one.seen = FIRST._replace(uid="v", life="two", controller="set")
+    one.seen = FIRST._replace(uid="v", life="two", controller="set", containers=frozenset({"broker"}))
     assert site.victim("1").life == "two"
     assert one.told == ["echo ready"], "another shell"
 
@@ -347,10 +384,13 @@ def test_what_a_pod_says_of_its_container() -> None:
     keepers = [Object(uid="node", controller=None), Object(uid="set", controller=True)]
     labels = {"dedup.dev/faults": "allowed"}
     metadata = Object(uid="u", labels=labels, owner_references=keepers, deletion_timestamp=None)
-    pod = Object(metadata=metadata, status=Object(container_statuses=[status]))
-    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137}, controller="set")
+    spec = Object(host_network=None, host_pid=True, containers=[Object(name="broker")])
+    pod = Object(metadata=metadata, spec=spec, status=Object(container_statuses=[status]))
+    told = {"shares": "hostPID", "containers": frozenset({"broker"})}
+    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137}, controller="set", **told)
     bare = Object(uid="u", labels=None, owner_references=None, deletion_timestamp="now")
-    unborn = Object(metadata=bare, status=Object(container_statuses=None))
+    spec = Object(host_network=None, host_pid=None, containers=[])
+    unborn = Object(metadata=bare, spec=spec, status=Object(container_statuses=None))
     assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {}, leaving=True)
 
 

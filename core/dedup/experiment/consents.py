@@ -94,6 +94,11 @@ class Found(NamedTuple):
     controller: str = ""
     leaving: bool = False
     """It is being deleted already."""
+    shares: str = ""
+    """What it shares with its node: hostNetwork, hostPID; empty: neither."""
+    experiment: str = ""
+    """The experiment that has brought it; empty: none has."""
+    containers: frozenset[str] = frozenset()
 
 
 def may_strike(pod: BrokerPod, now: Found) -> None:
@@ -111,14 +116,33 @@ def may_strike(pod: BrokerPod, now: Found) -> None:
         )
     if pod.uid is None:
         return
-    replaced = now.uid != pod.uid and not (pod.controller and now.controller == pod.controller)
-    if replaced or now.leaving:
+    if got := _unproven(pod, now):
         raise PlatformError(
             where=where,
-            got="a pod that is being deleted" if now.leaving else "another pod than the one that was proven",
+            got=got,
             rule="a pod of others is struck if it is the broker's, which each run proves at its beginning",
             todo="see who deletes or replaces it; the next run proves the pods anew",
         )
+
+
+def _unproven(pod: BrokerPod, now: Found) -> str:
+    """Why it is not what was proven to be the broker's; empty if it is, or is the next one of its controller's.
+
+    That one is held to what the first one was.
+    """
+    if now.leaving:
+        return "a pod that is being deleted"
+    if now.uid == pod.uid:
+        return ""
+    if not pod.controller or now.controller != pod.controller:
+        return "another pod than the one that was proven"
+    if now.shares:
+        return f"another pod than the one that was proven, with {now.shares}: true"
+    if now.experiment:
+        return f"another pod than the one that was proven, of experiment {now.experiment}"
+    return (
+        "" if pod.container in now.containers else f"another pod than the one that was proven, without {pod.container}"
+    )
 
 
 def consenting(selector: str, pods: Sequence[Candidate], faults: Iterable[FaultKind]) -> dict[str, BrokerPod]:

@@ -17,7 +17,7 @@ NEEDS: Final = {
     Need.PULSAR: "a Pulsar",
     Need.BOOKIES: "a Pulsar",
     Need.OWN_BOOKIES: "no Pulsar that is there already",
-    Need.POLICIES: "a network that enforces policies, and no Strimzi",
+    Need.POLICIES: "a network that enforces policies, and systems of our charts",
     Need.PRIVILEGE: "allowPrivilegedFaults",
     Need.PROCESSES: "dedup run",
     Need.TRANSACTIONS: "workload.transactions",

@@ -477,7 +477,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             f"{STRAIGHT_RULE}; {STRAIGHT_TODO}",
         ),
         *_choices(Need.OWN_BOOKIES, f"self.systems.all(system, !has(system.pulsar) || {_DEPLOYED})"),
-        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
+        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
         *_choices(Need.TRANSACTIONS, "has(self.workload.transactions)"),
         _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),

@@ -16,7 +16,7 @@ from urllib3.exceptions import HTTPError
 from websocket import WebSocketException
 
 from dedup.errors import PlatformError
-from dedup.experiment.consents import CONSENT, Found
+from dedup.experiment.consents import CONSENT, EXPERIMENT, Found
 from dedup.experiment.endpoints import BrokerPod
 
 CALL_TIMEOUT_S: Final = 10.0
@@ -38,11 +38,16 @@ class Seen(NamedTuple):
     """The identity of the object that makes the pod anew; empty: nothing does."""
     leaving: bool = False
     """It is being deleted."""
+    shares: str = ""
+    experiment: str = ""
+    containers: frozenset[str] = frozenset()
 
     @property
     def found(self) -> Found:
         """What decides whether it may be struck now."""
-        return Found(self.uid, self.consents, self.controller, self.leaving)
+        return Found(
+            self.uid, self.consents, self.controller, self.leaving, self.shares, self.experiment, self.containers
+        )
 
 
 class ShellLost(Exception):
@@ -179,7 +184,19 @@ def seen(pod: Any, container: str) -> Seen:
         ends={each.container_id: each.exit_code for each in ended if each},
         controller=controller_of(pod),
         leaving=pod.metadata.deletion_timestamp is not None,
+        **judged_by(pod),
     )
+
+
+def judged_by(pod: Any) -> dict[str, Any]:
+    """What of a V1Pod decides, beside its identity, whether it is like the one that was proven."""
+    spec = pod.spec
+    shared = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid}
+    return {
+        "shares": next((each for each, on in shared.items() if on), ""),
+        "experiment": (pod.metadata.labels or {}).get(EXPERIMENT, ""),
+        "containers": frozenset(each.name for each in spec.containers),
+    }
 
 
 def controller_of(pod: Any) -> str:

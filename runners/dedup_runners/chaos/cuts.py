@@ -34,6 +34,8 @@ from dedup_runners.waiting import until
 IMAGE: Final = "DEDUP_IMAGE"
 """The environment's name for the image of the ephemeral container, which has nft and sleep: the runner's own."""
 POD_NAME_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "strimzi.io/pod-name")
+TRIES: Final = 5
+"""A kubelet that writes a pod's status changes its version."""
 START_S: Final = 180.0
 ANSWER_S: Final = 10.0
 CONNECT_S: Final = 2
@@ -81,8 +83,11 @@ class NetFilterCut:
             )
         for broker in self._endpoints.brokers:
             pod = pod_of(self._endpoints, broker.id)
-            consenting(self._cluster, pod)
-            self._cluster.add_container(pod, netfilter_container(self._name, image, self._bound_s))
+            container = netfilter_container(self._name, image, self._bound_s)
+            if not any(
+                self._cluster.add_container(pod, consenting(self._cluster, pod), container) for _ in range(TRIES)
+            ):
+                raise _unable(pod, f"a pod that changed each of {TRIES} times between its consent and the container")
         for broker in self._endpoints.brokers:
             pod = pod_of(self._endpoints, broker.id)
             self._shells[broker.id], self._entered[broker.id] = self._opened(pod)

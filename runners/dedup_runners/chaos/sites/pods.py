@@ -123,7 +123,9 @@ class Pods(Closing):
             raise _refusal(pod, f"no folder for the hold of {down_s:g} s", rule, "write restartAfter: 0s, or name one")
         hold_s = math.ceil(down_s) + 1  # the second that has begun does not count
         held = "" if pod.hold is None else f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
-        named, shell = self._named(victim.broker), self._shells.pop(victim.broker)
+        named = self._named(victim.broker)
+        self._last_look(victim.broker)
+        shell = self._shells.pop(victim.broker)
         struck = f'{named}{held} && kill -{15 if clean else 9} "$process" || echo "{UNDONE}"'
         try:
             shell.send(struck)
@@ -143,6 +145,17 @@ class Pods(Closing):
                 rule, where = "the process that listens at the broker's port is killed", "that listens there"
             raise _refusal(pod, f"no process {where} that could be killed", rule, "read its log")
 
+    def _last_look(self, broker: str) -> None:
+        """PlatformError unless a pod of others may be struck now: nothing but the signal comes after it."""
+        pod = self._pod(broker)
+        if pod.uid is None:
+            return
+        seen = self._look(broker)
+        may_strike(pod, seen.found)
+        if seen.uid != self._struck.get(broker):
+            rule = "the pod is struck that was entered for it"
+            raise _refusal(pod, "another pod than the one that was entered", rule, "see who replaces it")
+
     def death(self, victim: Victim) -> Death | None:
         seen = self._look(victim.broker)
         code = seen.ends.get(victim.life)
@@ -160,9 +173,11 @@ class Pods(Closing):
         pid = self._ask_all(command, [victim.broker]).get(victim.broker, "").strip()
         return {"container": seen.life, "pid": int(pid)} if pid.isdigit() else None
 
-    def run(self, victim: Victim, script: str) -> str:
-        pod = self._pod(victim.broker)
-        said = self._ask_all(f"{self._named(victim.broker)} && {{ {script}; }}", [victim.broker])
+    def run(self, victim: Victim, script: str, *, strikes: bool = False) -> str:
+        pod, named = self._pod(victim.broker), self._named(victim.broker)
+        if strikes:
+            self._last_look(victim.broker)
+        said = self._ask_all(f"{named} && {{ {script}; }}", [victim.broker])
         if victim.broker not in said:
             raise _refusal(pod, "no answer", "a shell in it answers", "read its log")
         return said[victim.broker]
