@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pytest
 from testbed.specs import changed
-from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
+from testbed.worlds import LOCKING, NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 from tests.operator import test_consents as consents
+from tests.operator import test_preview as preview
 from tests.operator import test_strimzi as strimzi
 from tests.operator.gates import ROOT
 from tests.operator.test_existing import allowed, secret
@@ -239,6 +240,17 @@ def of_others(
     return consents.world(fault, pods=(pod,))
 
 
+def without_leave() -> World:
+    return preview.world(consents.document(consents.KILL))
+
+
+def begun_without_a_lock() -> World:
+    world = preview.world(preview.without_pods())
+    world.run(until=lambda status: bool(status.get("state")))
+    world.settings = LOCKING
+    return looked(world)
+
+
 def template_without_consent() -> World:
     world = of_others(consents.DELETE)
     consents.stateful(world)
@@ -259,6 +271,8 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("spec.faults[…].chaos.document: got …", own_without_its_text),
     ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=OWN)))),
+    ("system …: deploy.existing.podSelector: got …", lambda: looked(without_leave())),
+    ("system …: got an execution that was begun without its lock", begun_without_a_lock),
     ("pods …: got no label …", lambda: looked(of_others(labels=consents.LABELS))),
     ("pods …: got pods that experiments have brought", lambda: looked(of_others(labels=BROUGHT))),
     ("pod …: got host…: true", lambda: looked(of_others(spec={"hostNetwork": True}))),

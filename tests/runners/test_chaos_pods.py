@@ -246,16 +246,13 @@ def test_an_owner_who_takes_the_consent_back_after_the_first_look_is_asked_once_
     victim = site.victim("1")
     one.told.clear()
     one.seen = now
-    with pytest.raises(
-        PlatformError, match=r"only pods that consent are hurt|another pod than the one that was entered"
-    ):
-        if strike == "kill":
-            site.kill(victim, 1.0)
-        else:
-            site.run(victim, "kill -STOP $process", strikes=True)
+    stop = "kill -STOP $process"
+    struck = {"kill": lambda: site.kill(victim, 1.0), "pause": lambda: site.run(victim, stop, strikes=True)}
+    with pytest.raises(PlatformError, match=r"only pods that consent|than the one that was entered"):
+        struck[strike]()
     assert one.told == []
     one.seen = FIRST
-    assert site.run(victim, "kill -STOP $process", strikes=True) == "7"
+    assert site.run(victim, stop, strikes=True) == "7"
 
 
 def test_a_process_that_was_stopped_is_woken_without_that_question(fakes: Fakes) -> None:

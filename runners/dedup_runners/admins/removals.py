@@ -33,7 +33,7 @@ def remove(endpoints: Endpoints, within_s: float = REMOVED_S) -> None:
         raise PlatformError(
             where="removing what is ours",
             got=f"the name {endpoints.names}",
-            rule="only what one execution has made, by a name with eight random digits, is removed",
+            rule="only what one execution has made, by a name with digits of its own, is removed",
             todo="report this: it is a defect of dedup",
         )
     remove_once, left = _REMOVE[endpoints.system], ["nobody knows what"]
