@@ -5,7 +5,7 @@ Most of all: what the operator's account may do is enough for everything that th
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -243,28 +243,6 @@ def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: He
     new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None, "allowFaultsOnPodsOfOthers": None}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
     assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
-
-
-def rules(rendered: Sequence[Values]) -> set[str]:
-    """All rights, one by one."""
-    return {
-        f"{verb} {resource} {rule.get('resourceNames', 'any')}"
-        for each in rendered
-        if each["kind"] == "Role"
-        for rule in each["rules"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def test_the_preview_of_faults_on_pods_of_others_has_rights_only_if_it_is_on(helm: Helm) -> None:
-    """For the finalizer Kubernetes has no right but the one to patch. Of Leases it may write two, by their names."""
-    off, on = rules(helm.render({})), rules(helm.render({"allowFaultsOnPodsOfOthers": True}))
-    lock = "leases ['op-systems']"
-    assert on - off == {"patch dedupexperiments any", f"get {lock}", f"patch {lock}"}
-    assert off <= on
-    ours = named(helm.render({}), "ConfigMap", "op")["data"]["settings.yaml"]
-    assert "allowFaultsOnPodsOfOthers: false" in ours
 
 
 def test_a_release_name_too_long_for_labels_is_refused_in_words(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace as Object
 from typing import Any
@@ -247,7 +248,10 @@ def test_an_owner_who_takes_the_consent_back_after_the_first_look_is_asked_once_
     one.told.clear()
     one.seen = now
     stop = "kill -STOP $process"
-    struck = {"kill": lambda: site.kill(victim, 1.0), "pause": lambda: site.run(victim, stop, strikes=True)}
+    struck: dict[str, Callable[[], object]] = {
+        "kill": lambda: site.kill(victim, 1.0),
+        "pause": lambda: site.run(victim, stop, strikes=True),
+    }
     with pytest.raises(PlatformError, match=r"only pods that consent|than the one that was entered"):
         struck[strike]()
     assert one.told == []
@@ -383,8 +387,8 @@ def test_what_a_pod_says_of_its_container() -> None:
     metadata = Object(uid="u", labels=labels, owner_references=keepers, deletion_timestamp=None)
     spec = Object(host_network=None, host_pid=True, containers=[Object(name="broker")])
     pod = Object(metadata=metadata, spec=spec, status=Object(container_statuses=[status]))
-    told = {"shares": "hostPID", "containers": frozenset({"broker"})}
-    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137}, controller="set", **told)
+    like = Seen("u", True, "two", True, 1, {"one": 137}, controller="set", shares="hostPID")
+    assert containers.seen(pod, "broker") == like._replace(containers=frozenset({"broker"}))
     bare = Object(uid="u", labels=None, owner_references=None, deletion_timestamp="now")
     spec = Object(host_network=None, host_pid=None, containers=[])
     unborn = Object(metadata=bare, spec=spec, status=Object(container_statuses=None))
