@@ -42,6 +42,7 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     subject.name: subject
     for subject in (
         Subject("kafka-idempotent", EXAMPLES / "kafka.yaml", (20, 40, 80)),
+        Subject("kafka-java", EXAMPLES / "kafka-java.yaml", (20,)),
         Subject("kafka-transactions", EXAMPLES / "kafka-transactions.yaml", known=(LATE_COMMIT,)),
         Subject("pulsar", EXAMPLES / "pulsar.yaml", (20, 40, 80)),
     )

@@ -90,7 +90,7 @@ def test_rounds_come_in_turns_and_none_is_done_twice(tmp_path: Path) -> None:
     assert lines_in(tmp_path / "ledger") == done, "a line that was cut short tells of nothing"
     left = rounds(list(SUBJECTS), done)
     first = [(each.subject.name, each.number) for each, _ in zip(left, range(4), strict=False)]
-    assert first == [("kafka-idempotent", 1), ("pulsar", 1), ("kafka-idempotent", 2), ("kafka-transactions", 2)]
+    assert first == [("kafka-idempotent", 1), ("kafka-java", 1), ("pulsar", 1), ("kafka-idempotent", 2)]
     assert drawn(SUBJECTS["pulsar"], 3) == drawn(SUBJECTS["pulsar"], 3)
     assert len({drawn(SUBJECTS["pulsar"], number).options[1] for number in range(1, 20)}) == 3
 

@@ -9,6 +9,7 @@ import pytest
 from tests.lab.test_exploring import row
 
 from dedup.errors import SpecificationError
+from dedup.experiment.clients import CLIENTS
 from dedup.experiment.dialects import DIALECTS
 from dedup.experiment.dialects.kafka import KAFKA
 from dedup.experiment.dialects.pulsar import PULSAR
@@ -19,7 +20,7 @@ from dedup.judgement.anomalies import Witness
 from dedup_lab.exploring import grounds, strikes
 from dedup_lab.exploring.explanations import explain
 from dedup_lab.exploring.grounds import Access, Shape, of_file
-from dedup_lab.exploring.protocols import EXPLORED
+from dedup_lab.exploring.protocols import EXPLORED, FIRST
 from dedup_lab.exploring.visits import Ground, _Run
 from dedup_runners.interposer.conversations import Row
 from dedup_runners.interposer.protocols import Address
@@ -59,8 +60,11 @@ def test_no_request_of_one_protocol_has_the_name_of_anothers() -> None:
         for each in DIALECTS.values()
     ]
     assert len(set.union(*names)) == sum(map(len, names))
-    assert EXPLORED.keys() == DIALECTS.keys()
-    assert all(EXPLORED[name].dialect is dialect for name, dialect in DIALECTS.items())
+    assert FIRST.keys() == DIALECTS.keys()
+    assert all(EXPLORED[FIRST[name]].dialect is dialect for name, dialect in DIALECTS.items())
+    assert {library: CLIENTS[library].protocol for library in FIRST.values()} == {
+        library: protocol for protocol, library in FIRST.items()
+    }
 
 
 def test_a_message_can_arrive_when_its_client_has_come_back() -> None:
@@ -213,7 +217,7 @@ def test_brokers_that_are_there_are_named_with_their_admin_interface() -> None:
     experiment = grounds._document([Address("h", 1), Address("g", 1)], found())
     system = experiment.spec.systems[0]
     assert (system.kind, system.library) == ("pulsar", "pulsar-client")
-    assert EXPLORED["pulsar"].existing([Address("h", 1)], found()) == {
+    assert EXPLORED["pulsar-client"].existing([Address("h", 1)], found()) == {
         "serviceUrl": "pulsar://h:1", "adminUrl": "http://h:8443",
     }  # fmt: skip
     grounds.check(experiment, "t")

@@ -12,11 +12,14 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.points import Action, Exchange, Point
-from dedup.experiment.spec import load
+from dedup.experiment.spec import load, parse
 from dedup_lab.children import Cancelled
+from dedup_lab.clients import BUILDERS
 from dedup_lab.exploring import grounds, visits
+from dedup_lab.exploring.grounds import Shape, of_file
 from dedup_lab.exploring.threads import Threads
 from dedup_lab.exploring.visits import PREFIX, Ground
+from dedup_runners.configs import Program
 from dedup_runners.interposer.protocols import Address
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explore" / "kafka.yaml"
@@ -119,3 +122,26 @@ cli.main()
 def test_a_process_in_which_clients_worked_ends_without_tearing_them_down(begun: bool) -> None:
     done = subprocess.run([sys.executable, "-c", LEFT.format(begun=begun)], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (7, "" if begun else "torn down\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("library", "version", "program"),
+    [
+        ("kafka-java", "4.3.1", Program(argv=("kafka-java", "4.3.1"))),
+        ("confluent-kafka", "2.4.0", Program(argv=("confluent-kafka", "2.4.0"))),
+        ("confluent-kafka", None, None),
+    ],
+)
+def test_a_client_that_is_a_program_is_explored_as_one(
+    library: str, version: str | None, program: Program | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also another version of a library that is installed: that one would be explored instead."""
+
+    def built(version: str, progress: object) -> Program:
+        return Program(argv=(library, version))
+
+    monkeypatch.setitem(BUILDERS, library, built)
+    document = load(EXAMPLE).model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"]["systems"][0]["client"] = {"library": library} | ({"version": version} if version else {})
+    experiment, _ = of_file(parse(document, source="f"), "f", Shape())
+    assert grounds._program(experiment, lambda _: None) == program

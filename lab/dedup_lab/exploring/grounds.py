@@ -16,11 +16,13 @@ from dedup.experiment.plans import deduplicates
 from dedup.experiment.spec import Expectation, Experiment, Switch, System, Variant, load, parse
 from dedup.workloads.transactions import Isolation, Transactions
 from dedup_lab import caches, checks, java, targets
-from dedup_lab.exploring.protocols import EXPLORED, words
+from dedup_lab import clients as programs
+from dedup_lab.exploring.protocols import EXPLORED, FIRST, words
 from dedup_lab.exploring.visits import Ground
 from dedup_lab.systems import labs
 from dedup_lab.systems.running import RunningSystem
 from dedup_runners import admins, clients
+from dedup_runners.configs import Program
 from dedup_runners.interposer.protocols import Address
 from dedup_runners.interposer.speeches import SPEECHES
 
@@ -67,8 +69,8 @@ def standing(
 ) -> Iterator[Site]:
     """The ground of a URL's brokers, or of a file's, which are started and ended here."""
     with ExitStack() as leaving:
-        if any(target.startswith(f"{each}://") for each in EXPLORED):
-            named = targets.target(target, COMMAND, tuple(EXPLORED))
+        if any(target.startswith(f"{each}://") for each in FIRST):
+            named = targets.target(target, COMMAND, tuple(FIRST))
             given = named.brokers
             if shape.transaction_size:
                 rule = "its schedule is of a file's transactions, and brokers have none of their own"
@@ -76,17 +78,18 @@ def standing(
             note("looking for the brokers")
             endpoints, dead = targets.found(named, access.security, access.admin), _nobody
             experiment, notes = _small(_document(given, endpoints), target, shape), tuple[str, ...]()
-            check(experiment, target)
+            check(experiment, target, program := _program(experiment, note))
             admin = leaving.enter_context(admins.connect(endpoints))
             leaving.callback(checks.forget, admin)
         else:
             experiment, notes = of_file(load(Path(target)), target, shape)
-            check(experiment, target)
+            check(experiment, target, program := _program(experiment, note))
             running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
             endpoints, admin, dead = running.endpoints, running.admin, running.dead
             given = SPEECHES[endpoints.system].brokers(endpoints.client_bootstrap)
         experiment, settings = stepped(experiment)
-        ground = Ground(experiment, *variants_of(experiment, target), endpoints, given, admin, cancelled, dead)
+        variants = variants_of(experiment, target)
+        ground = Ground(experiment, *variants, endpoints, given, admin, cancelled, dead, program)
         yield Site(ground, settings, notes)
 
 
@@ -99,7 +102,7 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     """The small experiment that an exploration makes of a file's, and what it left out, in words."""
     spec, notes = experiment.spec, []
     system = spec.systems[0]
-    if len(spec.systems) != 1 or system.library != EXPLORED[system.protocol].library:
+    if len(spec.systems) != 1 or system.library not in EXPLORED:
         kinds = ", ".join(f"{each.name} ({each.kind}, {each.library})" for each in spec.systems)
         raise _wrong(target, kinds, f"explored is {words()}", "name a file with one")
     if changed := [each.name for each in spec.variants if each.client is not None]:
@@ -119,10 +122,10 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
     workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
+    if (rate := spec.workload.messages_per_second) is not None:
+        workload["messagesPerSecond"] = rate
     if isinstance(given := spec.workload.given, Transactions) and shape.transaction_size != 0:
         _check_aborts(given, target)
-        if (rate := spec.workload.messages_per_second) is not None:
-            workload["messagesPerSecond"] = rate
         workload[given.key] = document["spec"]["workload"][given.key]
         workload[given.key]["size"] = shape.transaction_size or given.size
     elif given is not None:
@@ -139,17 +142,22 @@ def _check_aborts(given: Transactions, target: str) -> None:
         raise _wrong(target, "workload.transactions without abort", rule, "write abort: {every: 2}")
 
 
-def check(experiment: Experiment, target: str) -> None:
+def _program(experiment: Experiment, note: Callable[[str], None]) -> Program | None:
+    """How the client is started, if it is a program; built if need be."""
+    return programs.program(experiment.spec.systems[0], experiment.folder, lambda what, *_: note(what))
+
+
+def check(experiment: Experiment, target: str, program: Program | None = None) -> None:
     """Let the client library itself say whether it takes the settings; SpecificationError if it does not."""
     whole, _ = stepped(experiment)
     workload, system = whole.spec.workload, whole.spec.systems[0]
     for variant in variants_of(experiment, target):
-        clients.check(system.library, system.client.properties, deduplicates(variant), workload.in_flight)
+        clients.check(system.library, system.client.properties, deduplicates(variant), workload.in_flight, program)
 
 
 def _document(given: Sequence[Address], found: Endpoints) -> Experiment:
     protocol = found.system
-    existing = EXPLORED[protocol].existing(given, found)
+    existing = EXPLORED[FIRST[protocol]].existing(given, found)
     system = {"name": protocol, protocol: {}, "deploy": {"existing": existing}}
     spec: dict[str, Any] = {
         "systems": [system],
@@ -171,7 +179,7 @@ def _small(experiment: Experiment, target: str, shape: Shape) -> Experiment:
 def stepped(experiment: Experiment) -> tuple[Experiment, dict[str, str]]:
     """The experiment with the settings that a stepped workload needs, and those settings. A file could not give all."""
     (system,) = experiment.spec.systems
-    explored = EXPLORED[system.protocol]
+    explored = EXPLORED[system.library]
     settings = {**explored.impatient, **system.client.properties, **explored.stepped}
     client = system.client.model_copy(update={"properties": settings})
     systems = [system.model_copy(update={"client": client})]

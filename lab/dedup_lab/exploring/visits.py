@@ -38,6 +38,7 @@ from dedup_lab.judging import judge
 from dedup_runners import credentials
 from dedup_runners.admins import Admin
 from dedup_runners.attempt.courses import Course, Situation
+from dedup_runners.configs import Program
 from dedup_runners.interposer.conversations import FILE, Row
 from dedup_runners.interposer.protocols import Address, Direction
 from dedup_runners.interposer.proxies import Interposer
@@ -60,6 +61,8 @@ class Ground(NamedTuple):
     admin: Admin
     cancelled: threading.Event
     dead: Callable[[], str | None] = lambda: None
+    program: Program | None = None
+    """How the client is started, if it is a program."""
 
     @property
     def system(self) -> System:
@@ -154,7 +157,7 @@ class _Run:
         self.subject = subject_of(ground.experiment.spec.workload.of(variant))
         self._ground, self._given_up = ground, False
         self.topic = ground.admin.topic_name(f"{PREFIX}{name}-1", deduplicates(variant))
-        explored = EXPLORED[ground.system.protocol]
+        explored = EXPLORED[ground.system.library]
         client_id = explored.client_id(ground.system.client.properties, f"{name}-1")
         self.speaker = Speaker(explored.dialect, client_id)
 
@@ -190,6 +193,7 @@ class _Run:
                 companions=Threads(self._run.run_id, self._ground.cancelled, ended),
                 dead=self._ground.dead,
                 report=lambda phase, seen: None,
+                program=self._ground.program,
             )
         )
         try:

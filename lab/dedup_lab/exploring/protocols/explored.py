@@ -1,4 +1,4 @@
-"""What differs between protocols when a producer is explored, besides their requests (dedup/experiment/dialects)."""
+"""What differs between clients when a producer is explored, besides their requests (dedup/experiment/dialects)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,13 +9,11 @@ from dedup_runners.interposer.protocols import Address
 
 
 class Explored(NamedTuple):
-    """How a protocol's client is explored."""
+    """How a client is explored: in threads of this process; a thread starts the client if it is a program."""
 
     name: str
     """Of the protocol, in sentences."""
     dialect: Dialect
-    library: str
-    """The client library, which works in threads of this process."""
     stepped: Mapping[str, str]
     """Its settings with which a message is a batch of its own, so that each request is about one."""
     impatient: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Kafka's producer, of librdkafka: it sends a request again when its socket's time is over."""
+"""Kafka's producers: each sends a request again, on another connection, when the time of the first try is over."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,12 +19,15 @@ def client_id(properties: Mapping[str, str], name: str) -> str:
     return properties.get("client.id", name)
 
 
-KAFKA: Final = Explored(
+LIBRDKAFKA: Final = Explored(
     name="Kafka",
     dialect=DIALECTS["kafka"],
-    library="confluent-kafka",
     stepped={"batch.num.messages": "1", "linger.ms": "0"},
     impatient={"socket.timeout.ms": "1000", "api.version.request.timeout.ms": "1000"},
     existing=existing,
     client_id=client_id,
+)
+JAVA: Final = LIBRDKAFKA._replace(
+    stepped={"batch.size": "0", "linger.ms": "0"},
+    impatient={"request.timeout.ms": "1000"},
 )

@@ -23,7 +23,6 @@ def nameless(properties: Mapping[str, str], name: str) -> None:
 PULSAR: Final = Explored(
     name="Pulsar",
     dialect=DIALECTS["pulsar"],
-    library="pulsar-client",
     stepped={"batching_enabled": "false"},
     impatient={},
     existing=existing,
