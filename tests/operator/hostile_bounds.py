@@ -38,7 +38,16 @@ MODULES: Final = {
     "leftovers",
 }
 FLAGS: Final = (
-    *("-m", "-I", "-S", "--serve", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json", "--experiment"),
+    *(
+        "-m",
+        "-I",
+        "-S",
+        "--serve",
+        "--identify",
+        "-host=127.0.0.1",
+        "-config=/etc/toxiproxy/toxiproxy.json",
+        "--experiment",
+    ),
     *("--clients=", "--direct=", "--admin=", "--listener=", "--timeout-s=", "--output", "--keep", "--findings"),
     *("--failures", "--result"),
 )

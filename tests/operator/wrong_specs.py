@@ -160,7 +160,11 @@ SYSTEMS: Final = (
     ),
     Wrong(
         "a partition of a Pulsar that is there already, whose pods are named",
-        pulsar(("spec/faults", [CUT]), podSelector=PODS),
+        pulsar(
+            ("spec/faults", [{**CUT, "partition": {"by": "NetFilter", "duration": "1s"}}]),
+            ("spec/allowPrivilegedFaults", True),
+            podSelector=PODS,
+        ),
         "from which a broker is cut off",
     ),
     Wrong(
@@ -242,6 +246,7 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "a Kafka whose pods are named": kafka(podSelector=PODS),
     "faults of pods whose owner may allow them": kafka(
+        ("spec/allowPrivilegedFaults", True),
         (
             "spec/faults",
             [
