@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol
 
@@ -143,8 +144,9 @@ class Child(Companion):
             return
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:  # a fork that has no session of its own yet
-            os.kill(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has just ended, or is a fork that has no session of its own yet
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     def reap(self) -> None:
         """Wait, for a while, until a killed process is gone."""

@@ -8,17 +8,22 @@ which takes each of them more than a second of processor time, all at the same m
 In a pod each program is a container, and nothing of this is used.
 """
 
+import atexit
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import connection, forkserver
 from multiprocessing.reduction import DupFd
 from typing import IO, Any, Final, NamedTuple
 
 import setproctitle
+
+from dedup.errors import PlatformError
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _LOADED: Final = ["dedup_lab.cli", "dedup_lab.loaded"]
@@ -27,11 +32,23 @@ _LOCK: Final = threading.Lock()
 """multiprocessing looks at all its children when it starts one, and an exit code can be read only once."""
 
 
+VARIABLE: Final = "DEDUP_FORK_SERVER"
+"""Set in the environment of the fork server (loaded.py)."""
+IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends the processes of a terminal or of a job. The fork server ends with the lab, and not before its forks."""
+UNKNOWN: Final = 255
+"""The exit code that multiprocessing has for a child of a fork server that is gone."""
+
+
 def load() -> None:
     """Start the process that imports, if there is none yet; returns at once."""
     _CONTEXT.set_forkserver_preload(_LOADED)
     with _LOCK:
-        forkserver.ensure_running()
+        os.environ[VARIABLE] = "1"
+        try:
+            forkserver.ensure_running()
+        finally:
+            del os.environ[VARIABLE]
 
 
 class _Descriptor(NamedTuple):
@@ -66,15 +83,30 @@ class Fork:
             with _LOCK:
                 process = _CONTEXT.Process(target=_be, args=given, daemon=True)
                 process.start()
+        except (EOFError, OSError) as error:
+            self.stdin.close()
+            raise PlatformError(
+                where=f"a fork for {program[0]}",
+                got=f"no answer from the process that forks ({type(error).__name__})",
+                rule="it lives as long as the lab",
+                todo="see that nothing ends our processes (out of memory?), then run again",
+            ) from None
         finally:
             os.close(reading)
         assert process.pid is not None
         self._process, self.pid = process, process.pid
 
     def poll(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while it runs.
+
+        UNKNOWN if the fork server is gone: nobody can tell then, and the program is killed, so that it cannot go on.
+        """
         with _LOCK:
-            return self._process.exitcode
+            code = self._process.exitcode
+        if code == UNKNOWN:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        return code
 
     def wait(self, timeout: float) -> None:
         """Return when it has ended, or after so many seconds."""
@@ -96,4 +128,9 @@ def _be(program: list[str], environment: dict[str, str], stdin: int, output: int
     sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))
     sys.argv = program
     sys.modules.pop(program[0], None)
-    runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing leaves a child without it

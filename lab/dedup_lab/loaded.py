@@ -1,8 +1,15 @@
-"""The libraries that the programs of a run need: who imports this module has loaded them (forks.py)."""
+"""What the fork server imports (forks.py): the libraries that the programs of a run need.
+
+In the fork server it also sees to it that what ends the processes of a terminal or of a job (Ctrl-C, `timeout`) does
+not reach it.
+"""
 
 import importlib
+import os
+import signal
 from typing import Final
 
+from dedup_lab.forks import IGNORED, VARIABLE
 from dedup_runners import clients
 
 PROGRAMS: Final = (
@@ -13,6 +20,10 @@ PROGRAMS: Final = (
     "chaostoolkit.commands",
 )
 
+if os.environ.pop(VARIABLE, None):
+    os.setpgid(0, 0)
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
 for program in PROGRAMS:
     importlib.import_module(program)
 clients.import_all()

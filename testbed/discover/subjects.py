@@ -20,10 +20,13 @@ class Known(NamedTuple):
     anomalies: frozenset[str]
 
     def explains(self, alarm: Alarm) -> bool:
-        """Whether an alarm is this bug: its shortest schedule has the point, and what shows is what the bug does."""
+        """Whether an alarm is this bug: its shortest schedule is that point alone, and what shows is what the bug does.
+
+        If a second point is needed it may be another bug.
+        """
         schedule = alarm.shrunk.schedule if alarm.shrunk else alarm.visit.schedule
-        points = {(point.exchange.api, point.action) for point in schedule}
-        return (self.api, self.action) in points and alarm.visit.anomalies.keys() <= self.anomalies
+        points = [(point.exchange.api, point.action) for point in schedule]
+        return points == [(self.api, self.action)] and alarm.visit.anomalies.keys() <= self.anomalies
 
 
 class Subject(NamedTuple):

@@ -133,6 +133,7 @@ def main() -> int:
         print(*checked(asked.kind, [asked.case]))
         return 0
     with asked.state.open("a") as state, suppress(KeyboardInterrupt):
+        state.write("\n")  # the last line before may have been cut short
         run(asked.kind, asked.number, time.monotonic() + asked.minutes * 60, done_in(asked.state), state)
     done = done_in(asked.state)
     asked.out.write_text(page(done), encoding="utf-8")

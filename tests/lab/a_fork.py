@@ -1,5 +1,6 @@
 """A program for test_forks: it says what it sees of itself, and ends as it is asked to."""
 
+import atexit
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ if __name__ == "__main__":
     )
     match deed:
         case "end":
+            atexit.register(print, "it ends")
             sys.exit(int(sys.argv[2]))
         case "leave":
             os._exit(int(sys.argv[2]))

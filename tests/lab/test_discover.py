@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from testbed.discover import __main__ as discover
 from testbed.discover import ledger
 from testbed.discover.__main__ import rounds
 from testbed.discover.ledger import FALSE, NEW, NOT_REPLAYED, Line, lines_in, page
-from testbed.discover.subjects import SUBJECTS, Subject, drawn
+from testbed.discover.subjects import SUBJECTS, Round, Subject, drawn
 
 from dedup.experiment.points import Action, Exchange, Point
 from dedup.judgement.explorations import Alarm, Exploration, Row, Visit
@@ -31,8 +32,12 @@ def alarm(action: Action, anomaly: str, replayed: int, replays: int = 10) -> Ala
 
 
 def line(subject: Subject, *alarms: Alarm, verdict: Verdict = Verdict.PASS) -> Line:
+    return ledger.line(drawn(subject, 1), exploration(*alarms, verdict=verdict))
+
+
+def exploration(*alarms: Alarm, verdict: Verdict = Verdict.PASS) -> Exploration:
     row = Row(api="EndTxn", action=Action.LOSE_REPLY, points=5, visited=5, struck=4, clean=4, alarms=0, unknown=0)
-    result = Exploration(
+    return Exploration(
         target="x",
         verdict=verdict,
         reasons=(),
@@ -54,7 +59,6 @@ def line(subject: Subject, *alarms: Alarm, verdict: Verdict = Verdict.PASS) -> L
         points_a_minute=60.0,
         folder="x",
     )
-    return ledger.line(drawn(subject, 1), result)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +76,13 @@ def test_an_alarm_is_a_known_bug_only_by_its_point_and_by_what_shows(found: Alar
     kept = line(TRANSACTIONS, found, verdict=Verdict.FAIL)
     assert [each.taken_for for each in kept.found] == [taken_for]
     assert kept.unexplained is (taken_for != "KAFKA-17754")
+
+
+def test_an_alarm_that_needs_a_second_point_may_be_another_bug() -> None:
+    one = alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10)
+    two = one.visit.schedule + alarm(Action.LOSE_REPLY, "aborted_read", 10).visit.schedule
+    pair = one.model_copy(update={"visit": one.visit.model_copy(update={"schedule": two})})
+    assert [each.taken_for for each in line(TRANSACTIONS, pair, verdict=Verdict.FAIL).found] == [NEW]
 
 
 def test_the_same_alarm_is_new_where_the_bug_is_not_known() -> None:
@@ -105,3 +116,22 @@ def test_the_page_sums_up_by_subject() -> None:
         "| kafka-transactions 1 | `endtxn-2-1-stall-request-to-next` | aborted_read 3 | 10 of 10 | KAFKA-17754 |"
         in found
     )
+
+
+@pytest.mark.parametrize(("results", "rounds_done", "code"), [((None, 1, 1), 2, 1), ((1, 1, 1), 3, 0), ((), 0, 0)])
+def test_a_round_without_a_result_is_told_and_does_not_stop_the_others(
+    results: tuple[int | None, ...], rounds_done: int, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter(results)
+
+    def explored(round_: Round, _: Path) -> Exploration | None:
+        """The next one; a Ctrl-C when there is none."""
+        each = next(found, 0)
+        if each == 0:
+            raise KeyboardInterrupt
+        return None if each is None else exploration()
+
+    monkeypatch.setattr(discover, "explored", explored)
+    places = ("--results", str(tmp_path), "--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "page"))
+    assert discover.main(list(places)) == code
+    assert len(lines_in(tmp_path / "ledger")) == rounds_done

@@ -52,9 +52,17 @@ def test_a_fork_sees_what_a_new_interpreter_sees(
     for child in (forked, started):
         child.tell("some words")
     assert [ended(forked), ended(started)] == [0, 0]
-    saw, expected = (json.loads((tmp_path / f"{name}.txt").read_text()) for name in ("forked", "started"))
+    said = ((tmp_path / f"{name}.txt").read_text().splitlines() for name in ("forked", "started"))
+    (saw, *_), (expected, *_) = ([json.loads(first), *others] for first, *others in said)
     assert saw == expected
     assert (saw["told"], saw["leads its session"]) == ("some words", True)
+
+
+def test_what_is_to_be_done_at_its_end_is_done(children: Children, tmp_path: Path) -> None:
+    child = fork(children, tmp_path / "log.txt", "end", "7")
+    child.tell("")
+    assert ended(child) == 7
+    assert last_line(tmp_path / "log.txt") == "it ends"
 
 
 @pytest.mark.parametrize(("deed", "code"), [("end", 0), ("end", 7), ("leave", 0), ("leave", 70)])
@@ -140,6 +148,51 @@ def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path) -> None:
         starter.stdin.close()
     _, alive = psutil.wait_procs(family, BOUND_S)
     assert not alive
+
+
+def fork_server() -> int:
+    """Its process."""
+    found = (each for each in psutil.Process().children() if "multiprocessing.forkserver" in title(each))
+    return next(each.pid for each in found)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_what_ends_a_job_ends_a_fork_and_not_the_process_that_forks(
+    number: signal.Signals, children: Children, tmp_path: Path
+) -> None:
+    child = fork(children, tmp_path / "log.txt", "wait")
+    child.tell("")
+    until(lambda: last_line(tmp_path / "log.txt") == "waits", BOUND_S, "the fork to wait")
+    os.kill(fork_server(), number)
+    os.kill(child._process.pid, number)
+    assert ended(child) != 0, "it has the signals that a new interpreter has"
+    other = fork(children, tmp_path / "other.txt", "leave", "3")
+    other.tell("")
+    assert (ended(other), os.getpgid(fork_server()) != os.getpgid(0)) == (3, True)
+
+
+def test_no_fork_outlives_the_process_that_forks(children: Children, tmp_path: Path) -> None:
+    """Nobody knows how it ends then: it may not go on beside the next run."""
+    child = fork(children, tmp_path / "log.txt", "wait")
+    child.tell("")
+    until(lambda: last_line(tmp_path / "log.txt") == "waits", BOUND_S, "the fork to wait")
+    process = psutil.Process(child._process.pid)
+    os.kill(fork_server(), signal.SIGKILL)
+    assert ended(child) == forks.UNKNOWN
+    _, alive = psutil.wait_procs([process], BOUND_S)
+    assert not alive
+    other = fork(children, tmp_path / "other.txt", "leave", "3")
+    other.tell("")
+    assert ended(other) == 3, "another one is started when it is needed"
+
+
+def test_one_that_has_just_ended_keeps_nobody_from_being_killed(children: Children, tmp_path: Path) -> None:
+    gone, waiting = (fork(children, tmp_path / f"{name}.txt", "wait") for name in ("gone", "waiting"))
+    os.kill(gone._process.pid, signal.SIGKILL)
+    until(lambda: not psutil.pid_exists(gone._process.pid), BOUND_S, "it to be gone")
+    gone.code = lambda: None  # type: ignore[method-assign]  # as if it had been asked just before
+    children.end_all()
+    assert ended(waiting) == -signal.SIGKILL
 
 
 def test_to_load_twice_is_to_load_once() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.builders import write_history
-from tests.lab.test_corruptions import AFTER, BEFORE, CLEAN, EACH, record, write_clean
+from tests.fuzz.histories import AFTER, BEFORE, CLEAN, record, write_clean
+from tests.lab.test_corruptions import EACH
 from tests.spark.conftest import Judge
 
 from dedup.wire.manifests import FaultRecord
