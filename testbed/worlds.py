@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from dedup.experiment.deployments import STRIMZI
+from dedup.wire.identities import Identity
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.reports import BULLETIN
 from dedup_operator.objects.settings import STORE_KEYS, Settings
@@ -30,6 +31,8 @@ STORE: Final = "store"
 SETTINGS: Final = Settings.model_validate(
     {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "secret": STORE}}}, by_alias=True
 )
+LOCKING: Final = SETTINGS.model_copy(update={"allow_faults_on_pods_of_others": True})
+"""The same, of an administrator who lets pods of others be struck."""
 ANY: Final = "0" * 64
 """The digest of whatever experiment is reported on: the player writes the real one in its place."""
 TOLD: Final = Told(
@@ -52,6 +55,7 @@ def store_secret(namespace: str, name: str = STORE) -> Object:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": dict.fromkeys(STORE_KEYS, "c2VjcmV0")}
 
 
+SOMEBODY: Final = Identity(cluster="c-1")
 FIRST_S: Final = 1_800_000_000.0
 """The clock's start, in seconds since 1970."""
 STAMP: Final = "2026-11-21T12:00:00Z"
@@ -111,7 +115,15 @@ class FakeCluster:
             raise UnknownKind(f"no {kind} here")
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        self.objects.pop((kind, namespace, name), None)
+        """What has finalizers is marked, and goes when the last one is taken away."""
+        key = (kind, namespace, name)
+        if (made := self.objects.get(key)) is None:
+            return
+        if not made["metadata"].get("finalizers"):
+            del self.objects[key]
+        elif not made["metadata"].get("deletionTimestamp"):
+            stamp = datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            self._put(key, _merged(made, {"metadata": {"deletionTimestamp": stamp}}))
 
     def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
         if (made := self.objects.get((kind, namespace, name))) is None:
@@ -119,7 +131,11 @@ class FakeCluster:
         read = change.get("metadata", {}).get("resourceVersion")
         if read not in (None, made["metadata"]["resourceVersion"]):
             raise Conflict("the object has been modified")
-        self._put((kind, namespace, name), _merged(made, change))
+        changed = _merged(made, change)
+        if changed["metadata"].get("deletionTimestamp") and not changed["metadata"].get("finalizers"):
+            del self.objects[kind, namespace, name]
+            return
+        self._put((kind, namespace, name), changed)
 
     def replace_status(self, made: Object) -> Object:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
@@ -148,7 +164,8 @@ def _version(made: Object) -> int:
 def _merged(old: Any, change: Any) -> Any:
     if not isinstance(old, dict) or not isinstance(change, dict):
         return change
-    return {**old, **{key: _merged(old.get(key), each) for key, each in change.items()}}
+    made = {**old, **{key: _merged(old.get(key), each) for key, each in change.items()}}
+    return {key: each for key, each in made.items() if change.get(key, ...) is not None}
 
 
 @dataclass
@@ -264,6 +281,8 @@ class Player:
     """Whether Spark's operator is up."""
     says: Callable[[], str | None] = lambda: document(TOLD)
     """The bulletin that a report leaves; None: it leaves none."""
+    met: Identity = SOMEBODY
+    """Who a system that is there already says it is."""
     jobs: dict[str, str] = field(default_factory=dict)
     """The Jobs that ever started, by name, with their runs."""
     overlaps: list[tuple[str, str]] = field(default_factory=list)
@@ -316,6 +335,11 @@ class Player:
         name, labels = made["metadata"]["name"], made["metadata"]["labels"]
         if status.get("conditions"):
             return
+        if made["spec"].get("suspend"):
+            for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+                self.cluster.delete("Pod", self.namespace, pod["metadata"]["name"])
+            self.cluster.set_status(made, {"startTime": STAMP, "conditions": [_condition("Suspended")]})
+            return
         if not status.get("ready"):
             self.jobs[name] = (made["metadata"].get("annotations") or {}).get("dedup.dev/run", "")
             if self.jobs[name]:
@@ -324,7 +348,7 @@ class Player:
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
             return
         for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
-            self.cluster.set_status(pod, {"phase": "Failed" if self.fails(made) else "Succeeded"})
+            self.cluster.set_status(pod, self._ended(made))
         if self.fails(made):
             ends = [_condition("FailureTarget"), _condition("Failed")]
             self.cluster.set_status(made, {"startTime": STAMP, "failed": 1, "ready": 0, "conditions": ends})
@@ -333,6 +357,15 @@ class Player:
             ends = [_condition("SuccessCriteriaMet"), _condition("Complete")]
             counts = {"startTime": STAMP, "completionTime": STAMP, "succeeded": 1, "ready": 0}
             self.cluster.set_status(made, {**counts, "conditions": ends})
+
+    def _ended(self, job: Object) -> Object:
+        """How its pod ended. A round trip leaves word which system it has met."""
+        if self.fails(job):
+            return {"phase": "Failed"}
+        if job["metadata"]["labels"].get("dedup.dev/component") != "readiness":
+            return {"phase": "Succeeded"}
+        end = {"exitCode": 0, "message": self.met.word()}
+        return {"phase": "Succeeded", "containerStatuses": [{"name": "round-trip", "state": {"terminated": end}}]}
 
     def _report(self, job: Object) -> None:
         """What a report leaves before it ends: its bulletin, in its home."""

@@ -79,6 +79,7 @@ HELM: Final = {
     "install": "testbed/cluster/helm.py",
     "upgrade": "testbed/cluster/helm.py",
     "uninstall": "testbed/cluster/helm.py",
+    "template": "testbed/cluster/helm.py",
     "test": "testbed/cluster/helm.py",
 }
 """That module is how tests/kubernetes/ install, upgrade, test and remove each chart."""

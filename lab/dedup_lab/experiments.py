@@ -14,6 +14,7 @@ from dedup.experiment.spec import Experiment, System, Variant
 from dedup.experiment.stages import Stage, State, drive, rewound, schedule
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need, Platform
+from dedup.faults.registry import possible_on_existing
 from dedup.history.attempts import result_of
 from dedup.history.reports import gather, keep, recall, write
 from dedup.history.stores import Place
@@ -46,6 +47,13 @@ def check(experiment: Experiment, progress: caches.Progress = caches.silent) -> 
                 got=f"fault {fault.name}",
                 rule="it needs brokers in pods; here they are processes",
                 todo="kubectl apply the experiment, or use a kill or a dropTCP",
+            )
+        if not fault.given.on_existing and any(system.existing is not None for system in experiment.spec.systems):
+            raise SpecificationError(
+                where=f"spec.{where}.{fault.kind}",
+                got=f"fault {fault.name}, of a system that is there already",
+                rule="only in a cluster its pods can be struck, if their owner allows it",
+                todo=f"kubectl apply the experiment, or write {possible_on_existing(Platform.PROCESSES)}",
             )
         for choice in fault.given.chosen:
             if choice.need is Need.POLICIES:

@@ -28,6 +28,7 @@ from dedup_operator.comparisons.controllers import Comparer
 from dedup_operator.comparisons.remotes import connected
 from dedup_operator.fences import FencedCluster, FencedReleases
 from dedup_operator.leases import Alone, Holding, Lease
+from dedup_operator.locks import Home
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.reconciliations import Reconciler
@@ -117,13 +118,19 @@ def main() -> int:
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR
+    if defaults.allow_faults_on_pods_of_others and asked.all_namespaces and not asked.lease_namespace:
+        print(
+            "--all-namespaces: got no namespace for the locks of systems; say --lease-namespace NAME", file=sys.stderr
+        )
+        return EXIT_ERROR
     api = client()
     metrics = Metrics()
     lease = lease_of(asked, api)
     cluster = LiveCluster(api, took=lambda method, seconds: metrics.add("request_seconds", seconds, method))
     releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
     fenced = FencedCluster(cluster, lease.held)
-    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics)
+    locks = Home(asked.lease_namespace or (asked.namespace or [""])[0], f"{asked.lease or 'dedup'}-systems")
+    reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics, locks)
     workers = asked.workers or min(defaults.concurrent_experiments + SPARE, MOST_WORKERS)
     comparer = Comparer(fenced, connected, cluster.now, lease.held) if asked.comparisons else None
     gc.freeze()  # what there is now stays: to look through its 90,000 objects takes 50 ms, in which no thread goes on

@@ -26,6 +26,7 @@ from dedup.refusals import short
 from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
+from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import needs_deadlines
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.own_experiments import check_own_experiments
@@ -43,6 +44,7 @@ from dedup_operator.objects.runs import RUN, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
+from dedup_operator.provision.consents import check_leave, check_still, has_locks, may_strike
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.releases import Releases
 from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
@@ -50,8 +52,6 @@ from dedup_operator.sights import ABSENT, DONE, RUNNING, Told, Unattended
 LEVEL: Final = "pod-security.kubernetes.io/enforce"
 """The label of a namespace that says what pods it takes; without it, the cluster's default holds."""
 PRIVILEGED: Final = "privileged"
-PARTITIONS: Final = "dedup.dev/fault=partition"
-"""How `dedup_runners.chaos` labels the policies that it makes."""
 HELD: Final = 4
 """A part so small of a producer's memory may be messages that wait: its client copies them when it makes requests."""
 APPLICATION: Final = "sparkoperator.k8s.io/app-name"
@@ -69,11 +69,12 @@ class KubernetesPlatform:
         owner: Owner,
         settings: Settings,
         now: Callable[[], float] = time.time,
+        home: Home = HERE,
     ) -> None:
         self._cluster, self._now = cluster, now
         self._experiment, self._owner, self._settings = experiment, owner, settings
         self._belongings = Belongings(cluster, owner)
-        self._context = Context(self._belongings, releases, experiment, settings, now)
+        self._context = Context(self._belongings, releases, experiment, settings, now, home)
         self.told: Told | None = None
         """What the report said, once it has been observed to be done."""
 
@@ -131,12 +132,14 @@ class KubernetesPlatform:
         That is Spark's operator, unless the experiment is verified without it, and Strimzi's if a system is its. Other
         charts are of kinds that every cluster has.
         """
+        check_leave(self._experiment.spec, self._settings)
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
         ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))
             _check_existing(system, self._experiment.spec)
+            may_strike(self._cluster, self._owner.namespace, system, self._experiment.spec)
         _check_memory(self._experiment.spec, self._settings.runner.memory)
         _check_faults(self._experiment.spec)
         _check_services(self._experiment.spec)
@@ -185,6 +188,46 @@ class KubernetesPlatform:
             if system.see_leaving() != DONE:
                 system.leave()
 
+    def is_quiet(self) -> bool:
+        """Whether no pod of a run is at work any more, and nothing that one has cut off is."""
+        return not self._run_pods() and not self._cuts()
+
+    def withdrawn(self, task: Task) -> PlatformError | None:
+        """Why a run that is at work may not go on: an owner of pods that it may strike allows it no more."""
+        if task.run_id is None:
+            return None
+        system = next(each for each in self._experiment.spec.systems if each.name == task.system)
+        try:
+            check_still(self._cluster, self._owner.namespace, system, self._experiment.spec)
+        except PlatformError as error:
+            return error
+        return None
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether its systems that are there already are locked, and what it makes there is removed."""
+        return has_locks(self._experiment.spec, self._settings)
+
+    def left_to_others(self) -> bool:
+        """Leave the systems that were there before, a step at a time; whether nothing of ours is left on them."""
+        for system in self._theirs():
+            if system.see_leaving() != DONE:
+                system.leave()
+        return self.has_left_others()
+
+    def has_left_others(self) -> bool:
+        """Whether nothing of ours is left on the systems that were there before."""
+        return all(system.see_leaving() == DONE for system in self._theirs())
+
+    def waits_for(self) -> str:
+        """What the leaving of such systems waits for, in words."""
+        seen = [system.see_leaving().message for system in self._theirs()]
+        return "; ".join(each for each in seen if each) or "what it has made on systems of others is being removed"
+
+    def has_left(self) -> bool:
+        """Whether nothing of any system is left."""
+        return all(system.see_leaving() == DONE for system in self._systems())
+
     def rest(self, task: Task, attempt: int, reason: str) -> bool:
         """End what runs, for as long as the experiment cannot go on; whether nothing is left of it.
 
@@ -203,10 +246,10 @@ class KubernetesPlatform:
                 if not self.carries(task, attempt):
                     self.cancel(task, attempt, reason)
                 return False
-        if self._run_pods() or self._cuts():
+        if not self.is_quiet():
             return False
         self.leave()
-        return all(system.see_leaving() == DONE for system in self._systems())
+        return self.has_left()
 
     def carries(self, task: Task, attempt: int) -> bool:
         """Whether the run has come to its result, which only has to be carried to the store: it cannot be repeated."""
@@ -299,7 +342,7 @@ class KubernetesPlatform:
         """The policies by which pods of this experiment's runs, ended or not, keep a broker cut off."""
         if not needs_deadlines(self._experiment):
             return []
-        policies = self._cluster.list("NetworkPolicy", self._owner.namespace, PARTITIONS)
+        policies = self._cluster.list("NetworkPolicy", self._owner.namespace, sights.PARTITIONS)
         return [each for each in policies if self._may_be_ours(each)]
 
     def _may_be_ours(self, policy: Object) -> bool:
@@ -316,6 +359,9 @@ class KubernetesPlatform:
 
     def _systems(self) -> list[Provisioner]:
         return [self._provisioner(each) for each in self._experiment.spec.systems]
+
+    def _theirs(self) -> list[Provisioner]:
+        return [self._provisioner(each) for each in self._experiment.spec.systems if each.existing is not None]
 
     def _provisioner(self, system: System) -> Provisioner:
         return provisioner(self._context, system)
@@ -383,7 +429,8 @@ def _check_existing(system: System, spec: Spec) -> None:
     if system.existing is None:
         return
     for at, fault in spec.written_faults:
-        if Platform.PODS not in fault.given.on_existing:
+        allowed = fault.given.on_consent and system.existing.pod_selector is not None
+        if Platform.PODS not in fault.given.on_existing and not allowed:
             raise PlatformError(
                 where=f"spec.{at}.{fault.kind}",
                 got=f"fault {fault.name}, of a system that is there already",

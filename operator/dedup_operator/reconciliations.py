@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from dedup.errors import PlatformError, SpecificationError
+from dedup.errors import DedupError, PlatformError, SpecificationError
 from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import (
     Observation,
@@ -30,7 +30,7 @@ from dedup.experiment.stages import (
     schedule,
 )
 from dedup.experiment.stages import Status as Seen
-from dedup_operator import logs, retentions, sights
+from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.clusters import (
     Cluster,
@@ -43,16 +43,21 @@ from dedup_operator.clusters import (
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
+from dedup_operator.departures import Departure, drop_finalizer, has_finalizer, held_back
+from dedup_operator.executions import REPLACED, begun, check_unused, snapshotted
+from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.credentials import administrators, secrets_named, unusable
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import document_of, read, settings_in, settings_to_leave, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
+from dedup_operator.possibilities import check_possible
+from dedup_operator.provision.consents import check_today
+from dedup_operator.references import check_named
 from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
@@ -60,6 +65,8 @@ from dedup_operator.statuses import read as read_status
 from dedup_operator.stories import Tiding, story
 
 AT_ONCE_S: Final = 0.0
+SOON_S: Final = 1.0
+"""For what ends in steps of a moment."""
 LOOK_AGAIN_S: Final = 15.0
 """Events of Jobs and the like call earlier; this is for what they do not tell, and for time limits."""
 STALLED_AGAIN_S: Final = 120.0
@@ -70,16 +77,14 @@ QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
 """In the queue instead of an experiment: what those have left behind that are gone. See `releases.sweep`."""
-MOST: Final = 10**9
-"""Attempts and failures: nobody comes so far."""
-OVER: Final = "dedup.dev/replaced"
-REPLACED: Final = {"metadata": {"annotations": {OVER: "true"}}}
-"""What is written on the snapshot of an execution that a new runToken has ended."""
 log = logging.getLogger("dedup_operator")
 
 
 class Reconciler:
-    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all."""
+    """The operator's one verb. `now` is wall-clock time in seconds; without `namespaces` it watches all.
+
+    `home` is where the locks of systems lie.
+    """
 
     def __init__(
         self,
@@ -89,8 +94,9 @@ class Reconciler:
         now: Callable[[], float] = time.time,
         namespaces: Sequence[str] = (),
         metrics: Metrics | None = None,
+        home: Home = HERE,
     ) -> None:
-        self.cluster, self.releases, self.defaults, self.now = cluster, releases, defaults, now
+        self.cluster, self.releases, self.defaults, self.now, self.home = cluster, releases, defaults, now, home
         self._namespaces = tuple(namespaces) or ("",)
         self.metrics = metrics or Metrics()
         self.queue = Queue(self._listed, defaults.concurrent_experiments, now)
@@ -108,17 +114,22 @@ class Reconciler:
             sweep(self.cluster, self._namespaces)
             return SWEEP_AGAIN_S
         live = self.cluster.get("DedupExperiment", *key)
-        if live is None or live["metadata"].get("deletionTimestamp"):
+        going = live is not None and bool(live["metadata"].get("deletionTimestamp"))
+        if live is None or (going and not has_finalizer(live)):
             return None
         try:
             before = read_status(live)
         except PlatformError as error:
             log.warning("%s/%s: %s", *key, error)
             meta = live["metadata"]
+            if going:  # nobody knows what it has begun
+                words = f"{error}; what it made on systems that were there before is left: remove dedup-run-… by hand"
+                return departures.left_behind(self.cluster, live, Owner(*key, meta["uid"]), words, self.tell)
             unread = Tiding("StatusUnreadable", str(error), ("unreadable", str(meta["generation"])), warns=True)
             self.tell(Owner(*key, meta["uid"]), unread)
             return None
-        return _Look(self, live, before).step()
+        looked = _Look(self, live, before)
+        return looked.depart() if going else looked.step()
 
     def tell(self, owner: Owner, tiding: Tiding) -> None:
         """Write an Event, once. That this fails is of no harm to the experiment."""
@@ -169,6 +180,11 @@ class _Look:
         """
         try:
             return self._step()
+        except Waits as error:
+            standing, words = self._without_time().state, str(error)
+            assert standing is not None
+            self._write(self._situation(tasks=self._tasks, state=standing.state, heard=words, queued=words))
+            return LOOK_AGAIN_S
         except Unattended as error:
             self._stall(self._without_time(), str(error))
             return LOOK_AGAIN_S
@@ -179,6 +195,23 @@ class _Look:
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
             return self._later()
+
+    def depart(self) -> float | None:
+        """It is deleted: take away what it has made on systems of others, and let it go."""
+        operator, owner = self._operator, self._execution(self._before.observed_run_token)
+        logs.current.set(execution_of(owner))
+        leaving = Departure(self._cluster, self._live, owner, self._locks(owner), self._now(), operator.tell)
+        state = self._before.state
+        return departures.depart(leaving, state.state if state else None, lambda: self._begun(owner))
+
+    def _begun(self, owner: Owner) -> "tuple[Experiment, _Hearing] | None":
+        """What an execution runs, and its platform, to leave it; None if it has begun nothing, or nobody knows what."""
+        state = self._before.state
+        found = begun(self._cluster, owner, state.state if state else None, self._live, self._defaults)
+        return found and (found[0], self._platform(found[0], owner, found[1]))
+
+    def _locks(self, owner: Owner) -> Locks:
+        return Locks(self._cluster, self._operator.home, owner, self._now)
 
     def _later(self) -> float:
         """Seconds until the next look at what is stalled: a quarter of the time for which it is, within bounds.
@@ -202,12 +235,9 @@ class _Look:
         idle, owner = idle_s(before, self._now()), self._execution(before.observed_run_token)
         assert before.state is not None
         with suppress(SpecificationError, PlatformError):
-            kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
-            if kept is not None and _belongs(kept, owner):
-                taken = read(kept)
-                platform = self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
-                state = before.state.state
-                return made_room(platform, taken, schedule(taken), state, idle, "a stall that lasts")
+            if (found := self._begun(owner)) is not None:
+                taken, platform = found
+                return made_room(platform, taken, schedule(taken), before.state.state, idle, "a stall that lasts")
         return idle > AT_MOST_S
 
     def _parked(self) -> dict[str, Any]:
@@ -230,13 +260,13 @@ class _Look:
         if state is None or not same:  # before anything is begun, or ended, for it
             todays = self._todays(asked)
             platform = self._platform(asked, self._owner, todays)
-            self._check_named(asked, todays)
+            check_named(self._cluster, self._owner.namespace, asked, todays)
             platform.check()
             platform.check_faults()
         if state is not None and not same:
-            self._check_unused()
+            check_unused(self._cluster, self._owner)
             if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
-                return AT_ONCE_S
+                return SOON_S
             self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))
         if self._before.state is None and asked.spec.suspend:
             self._write(self._situation(suspended=True))
@@ -245,20 +275,23 @@ class _Look:
             waits = f"{ordinal(place)} in the queue; {self._operator.queue.limit} may run at a time"
             self._write(self._situation(queued=waits))
             return QUEUE_AGAIN_S
-        kept = self._snapshot(asked)
+        if self._before.state is None:
+            self._live = held_back(self._cluster, self._live, asked, self._defaults)
+        kept = snapshotted(self._cluster, self._owner, lambda: snapshot(self._owner, asked, self._todays(asked)))
         taken, settings = read(kept), settings_in(kept, self._defaults)
-        self._check_named(taken, settings)
+        self._live = held_back(self._cluster, self._live, taken, settings)  # the spec may have been another one then
+        check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
         if self._before.state is None:
             self._write(self._situation(tasks=self._tasks, state=State(digest=taken.digest())))
             return AT_ONCE_S
         stands = self._before.state.state
-        _check_possible(self._tasks, stands)
+        check_possible(self._tasks, stands)
         platform = self._platform(taken, self._owner, settings)
         if self._before.parked and not asked.spec.suspend:
             return self._again(asked, taken, stands, platform)
-        return self._go_on(asked, taken, stands, platform)
+        return self._go_on(asked, taken, stands, platform, settings)
 
     def _again(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
         """Go on after its place was another's, if one is free. What is missing is told before it takes one."""
@@ -272,7 +305,9 @@ class _Look:
         self._write(self._situation(state=resumed(self._tasks, state), **said))
         return AT_ONCE_S
 
-    def _go_on(self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing) -> float | None:
+    def _go_on(
+        self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing, settings: Settings
+    ) -> float | None:
         tasks = self._tasks
         suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
 
@@ -281,10 +316,12 @@ class _Look:
             self._write(self._situation(tasks=tasks, state=after, told=told, suspended=suspended, changed=changed))
 
         if suspended:
-            after = self._suspended(taken, tasks, state, platform)
+            after = self._suspended(taken, tasks, state, platform, "a suspension")
         else:
             if needs_verification(tasks, state):
                 platform.check(tasks[state.cursor])
+                check_today(taken.spec, settings, self._defaults, tasks[state.cursor])
+            self._check_consent(taken, tasks, state, platform, save)
             after = self._advanced(taken, tasks, state, platform, save)
         if after != state and suspended:
             save(after)
@@ -294,6 +331,22 @@ class _Look:
             return self._rest(taken, state, platform, changed)
         self._write(self._situation(tasks=tasks, state=state, heard=platform.words, changed=changed))
         return LOOK_AGAIN_S
+
+    def _check_consent(
+        self,
+        taken: Experiment,
+        tasks: tuple[Task, ...],
+        state: State,
+        platform: KubernetesPlatform,
+        save: Callable[[State], None],
+    ) -> None:
+        """PlatformError if an owner has taken back what a run needs that is at work: it is ended, and heals."""
+        if finished(tasks, state) or (error := platform.withdrawn(current(tasks, state)[0])) is None:
+            return
+        after = self._suspended(taken, tasks, state, platform, f"a consent that was taken back: {error}")
+        if after != state:  # else it has ended, or only carries its result
+            save(after)
+            raise error
 
     def _rest(self, taken: Experiment, state: State, platform: _Hearing, changed: bool) -> float | None:
         """Suspended: its place is another's when nothing of it runs any more."""
@@ -341,7 +394,7 @@ class _Look:
             return after
 
     def _suspended(
-        self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform
+        self, taken: Experiment, tasks: tuple[Task, ...], state: State, platform: KubernetesPlatform, why: str
     ) -> State:
         """End the run that goes on: its pod's watchdog heals, and its attempt is done again later, beside this one.
 
@@ -353,7 +406,7 @@ class _Look:
             return state
         if platform.carries(task, attempt):
             return state
-        platform.cancel(task, attempt, f"{task}: ended by a suspension")
+        platform.cancel(task, attempt, f"{task}: ended by {why}")
         gone = Observation(status=Seen.ABSENT)
         begun = state.model_copy(update={"intended": True, "restarts": 0})
         return decide(tasks, begun, gone, now_unix_s=self._now(), timeouts=taken.spec.timeouts).state
@@ -365,7 +418,24 @@ class _Look:
             asked = parse(document_of(self._live), source="DedupExperiment")
         changed = asked is None or asked.digest() != digest
         self._put(noted(self._before, self._meta["generation"], changed, self._today()))
+        if has_finalizer(self._live) and (again_s := self._left_on()) is not None:
+            return again_s
         return self._retain(asked) if asked else None
+
+    def _left_on(self) -> float | None:
+        """Go on with what a teardown had no time for, until nothing is left; None if nobody knows what that is."""
+        with suppress(Refused):
+            try:
+                if (found := self._begun(self._owner)) is None:
+                    return None
+                if not found[1].left_to_others():
+                    return LOOK_AGAIN_S
+                drop_finalizer(self._cluster, self._live)
+                return AT_ONCE_S
+            except DedupError as error:
+                left = Tiding("LeftBehind", str(error), ("left", "behind"), warns=True)
+                self._operator.tell(self._owner, left)
+        return LOOK_AGAIN_S
 
     def _retain(self, asked: Experiment) -> float | None:
         """Let go what an execution that is over has left, once it is time. What may not be deleted stays."""
@@ -380,67 +450,21 @@ class _Look:
 
     def _abandoned(self, asked: Experiment, state: State, owner: Owner) -> bool:
         """End the execution of an earlier runToken, before it is forgotten; whether it is ended."""
-        kept = self._cluster.get("ConfigMap", owner.namespace, snapshot_name(owner))
-        if kept is None:
+        if (found := self._begun(owner)) is None:
             return True
-        taken = read(kept)
-        tasks, platform = schedule(taken), self._platform(taken, owner, settings_to_leave(kept, taken, self._defaults))
+        taken, platform = found
+        tasks = schedule(taken)
         if not finished(tasks, state):
             platform.cancel(*current(tasks, state), "another runToken")
         platform.leave()
+        if platform.has_locks and not platform.has_left():
+            self._operator.tell(owner, Tiding("Leaving", platform.waits_for(), ("leaving", owner.token), warns=False))
+            return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
             return False
-        self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
+        with suppress(Refused):  # somebody has deleted it
+            self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
         return True
-
-    def _snapshot(self, asked: Experiment) -> Object:
-        """What this execution runs, which is written down the first time that anybody asks for it."""
-        name = snapshot_name(self._owner)
-        kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        if kept is None:
-            self._cluster.create(snapshot(self._owner, asked, self._todays(asked)))
-            kept = self._cluster.get("ConfigMap", self._owner.namespace, name)
-        self._refuse_used(kept)
-        if kept is None or not _belongs(kept, self._owner):
-            raise PlatformError(
-                where=f"ConfigMap {name}",
-                got="one that does not belong to this experiment" if kept else "none, though it was just made",
-                rule="an execution runs what was written down when it began",
-                todo="find out who made it, and delete it" if kept else "see who deletes such ConfigMaps",
-            )
-        return kept
-
-    def _check_unused(self) -> None:
-        """Before an execution is ended, and what it left is taken away, for a token that cannot be run."""
-        self._refuse_used(self._cluster.get("ConfigMap", self._owner.namespace, snapshot_name(self._owner)))
-
-    def _refuse_used(self, kept: Object | None) -> None:
-        if ((kept or {}).get("metadata", {}).get("annotations") or {}).get(OVER) == "true":
-            raise PlatformError(
-                where="spec.runToken",
-                got=f"{self._token or 'none'}, which was used before",
-                rule="every execution has a token of its own, and what it left stays as it was",
-                todo="choose another",
-            )
-
-    def _check_named(self, asked: Experiment, settings: Settings) -> None:
-        """What the experiment names, or the administrator for it, is there, and may be used.
-
-        Of Secrets only those whose owner said so: who writes an experiment need not have a right to read them.
-        """
-        for named in [*secrets_named(asked), *administrators(asked, settings)]:
-            secret = self._cluster.get("Secret", self._owner.namespace, named.name)
-            if wrong := unusable(secret, named, to_any_host=settings.allow_logins_to_any_host):
-                got, rule, todo = wrong
-                raise PlatformError(where=named.where, got=f"{named.name}, {got}", rule=rule, todo=todo)
-        volume = settings.artifacts.volume
-        if volume and self._cluster.get("PersistentVolumeClaim", self._owner.namespace, volume.claim) is None:
-            raise PlatformError(
-                where="spec.artifacts.pvc.claimName" if asked.spec.artifacts else "settings.artifacts.volume.claim",
-                got=f"{volume.claim}, which is not there",
-                rule="histories are kept on a PersistentVolumeClaim of the experiment's namespace",
-                todo="make it there",
-            )
 
     def _execution(self, token: str | None) -> Owner:
         return Owner(self._meta["namespace"], self._meta["name"], self._meta["uid"], token or "")
@@ -450,7 +474,7 @@ class _Look:
         return settings_files.for_experiment(self._defaults, asked, self._owner.namespace)
 
     def _platform(self, taken: Experiment, owner: Owner, settings: Settings) -> _Hearing:
-        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now)
+        return _Hearing(self._cluster, self._operator.releases, taken, owner, settings, self._now, self._operator.home)
 
     def _situation(self, **more: Any) -> Situation:
         said = {"generation": self._meta["generation"], "artifacts": self._kept, "execution": execution_of(self._owner)}
@@ -474,20 +498,3 @@ class _Look:
         self._operator.metrics.count(self._read, status, self._tasks, self._now())
         self._operator.queue.noticed(self._live)
         self._before = self._read = status
-
-
-def _check_possible(tasks: tuple[Task, ...], state: State) -> None:
-    """PlatformError if no operator can have written this state: only a run has a system that is brought back."""
-    most = max(state.attempt, state.restarts, state.replaced, state.failures, state.failed_in_a_row)
-    aside = state.provisioning and not finished(tasks, state) and tasks[state.cursor].run_id is None
-    if most > MOST or aside:
-        raise PlatformError(
-            where="status.state",
-            got=f"a number of {most}" if most > MOST else f"{tasks[state.cursor]} while its system is brought back",
-            rule="only the operator writes a status, and it never comes to that",
-            todo="find out who wrote it; choose another spec.runToken, or delete the experiment",
-        )
-
-
-def _belongs(kept: Object, owner: Owner) -> bool:
-    return any(each["uid"] == owner.uid for each in kept["metadata"].get("ownerReferences") or ())

@@ -23,6 +23,8 @@ ENDS: Final = ("Succeeded", "Failed")
 NOT_ENDED: Final = ",".join(f"status.phase!={end}" for end in ENDS)
 PENDING: Final = f"status.phase!=Running,{NOT_ENDED}"
 """Which pods have not started: of Spark's executors there may be many that have."""
+PARTITIONS: Final = "dedup.dev/fault=partition"
+"""How `dedup_runners.chaos` labels the policies that it makes."""
 STARTING: Final = ("ContainerCreating", "PodInitializing")
 """What a container waits for that only takes its time. Whatever else it waits for, somebody may have to mend."""
 SPARK_FAILED: Final = "FAILED"
@@ -87,6 +89,12 @@ def ended(job: Object) -> str | None:
     return None
 
 
+def suspended(job: Object) -> bool:
+    """Whether its controller says that it makes no pods any more, since that was asked of it."""
+    said = job.get("status", {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Suspended", "True") for each in said)
+
+
 def seen(job: Object, pods: Sequence[Object]) -> Observation:
     """A Job of ours; one that failed is told in the words of the program that failed."""
     match ended(job):
@@ -147,6 +155,11 @@ def missed(pods: Iterable[Object]) -> str:
     return next((short(each.removeprefix(MISSED)) for each in words if each.startswith(MISSED)), "")
 
 
+def last_word(pod: Object, container: str) -> str:
+    """What that container of a pod left when it ended in order; empty if it has not, or left nothing."""
+    return next((words.strip() for name, code, words in _terminated([pod]) if name == container and code == 0), "")
+
+
 def ready(workloads: Sequence[Object]) -> Observation:
     """StatefulSets and Deployments: done when each has all its replicas, as it is now."""
     for each in workloads:
@@ -172,7 +185,7 @@ def require_patience(about: Object, rule: str, got: str, since: Object, now_unix
     """Unattended if it is too long ago that the object `since` was made: what `rule` says should have come since."""
     least_s, most_s = PICKED_UP_S
     patience_s = max(least_s, min(most_s, limit_s / 2))
-    if now_unix_s - _made_unix_s(since) <= patience_s:
+    if now_unix_s - made_unix_s(since) <= patience_s:
         return
     raise Unattended(
         where=f"{about['kind']} {about['metadata']['name']}",
@@ -193,7 +206,8 @@ def judged(application: Object) -> Observation:
     return RUNNING
 
 
-def _made_unix_s(found: Object) -> float:
+def made_unix_s(found: Object) -> float:
+    """When it was made, in seconds since 1970."""
     return datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
 
 

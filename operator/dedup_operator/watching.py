@@ -11,7 +11,8 @@ are watched the operator is not ready.
 An operator that does not hold its lease watches like any other and looks at nothing. The keys wait in the queue, each
 once; so when it gains the lease, it looks at whatever changed while it was not its own to look at.
 
-There is no finalizer. Kubernetes takes away what belongs to an experiment, with this operator or without it. One thing
+Kubernetes takes away what belongs to an experiment, with this operator or without it. Only what is made on a system
+that was there before belongs to nobody; where it is to be removed, a finalizer waits for that (`departures`). One thing
 may not belong to it yet when it is deleted, Helm's record of an installation that was cut short: an operator looks for
 that when it begins, after every deletion, and now and then.
 """

@@ -35,6 +35,7 @@ from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress
 from dedup_runners.attempt.surroundings import Surroundings
 from dedup_runners.configs import Program
+from dedup_runners.consents import in_pods, pods_here
 
 REPORT_EVERY_S: Final = 5.0
 ENDED_TOGETHER_S: Final = 2.0
@@ -81,8 +82,9 @@ def conduct(assignment: Assignment, begins: Callable[[Stage], None]) -> Manifest
     claims.claim(assignment)
     assignment.folder.mkdir(parents=True, exist_ok=True)
     try:
-        endpoints = discovered(assignment.endpoints)
-        leads = assignment.experiment.spec.leads(assignment.system)
+        system, spec = assignment.system, assignment.experiment.spec
+        endpoints = in_pods(discovered(assignment.endpoints), system, spec, pods_here)
+        leads = spec.leads(system)
         with (surroundings.led if leads else surroundings.straight)(endpoints) as around:
             around.site.warm_up()
             return carry_out(assignment, around, begins)

@@ -35,11 +35,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from pydantic import ValidationError
 
 from dedup.errors import EXIT_ERROR, DedupError, PlatformError
-from dedup.experiment.endpoints import OPEN, Endpoints, Security
+from dedup.experiment.assignments import LAST_WORD
+from dedup.experiment.endpoints import OPEN, OURS, Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
 from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, kafka, pulsar
-from dedup_runners.admins.discoveries import discovered, let_in
+from dedup_runners.admins.discoveries import discovered, identity, let_in
 from dedup_runners.admins.rest import http_client
 from dedup_runners.waiting import too_long
 
@@ -69,16 +70,18 @@ def kafka_round_trip(
     timeout_s: float = TIMEOUT_S,
     check: Check = nothing_to_check,
     security: Security = OPEN,
+    names: str = OURS,
 ) -> None:
     """Once `brokers` brokers are registered, write and read one message on a fresh topic of up to three replicas.
 
     `clients` and `direct` are bootstrap servers: the path of clients under test, and the one that no proxy is in, for
     making the topic. Both speak TLS and log in as `security` says. `check` raises when a process of the system is gone.
+    The topic's name begins with `names`.
     """
     deadline = time.monotonic() + timeout_s
     until = partial(_until, deadline, timeout_s, check)
     common = _QUIET | credentials.librdkafka(security)
-    topic = f"dedup-ready-{uuid.uuid4().hex[:8]}"
+    topic = f"{names}-ready-{uuid.uuid4().hex[:8]}"
     admin = partial(AdminClient, {"bootstrap.servers": direct, **common})
     watcher = admin()
     until("all Kafka brokers are registered", lambda: _registered(watcher) >= brokers)
@@ -148,17 +151,19 @@ def pulsar_round_trip(
     timeout_s: float = TIMEOUT_S,
     check: Check = nothing_to_check,
     security: Security = OPEN,
+    names: str = OURS,
 ) -> None:
     """Once every broker sees every other, write and read one message on a fresh topic.
 
     `clients` is the service URL of clients under test, who name the advertised listener `listener_name`. `admin_urls`
     has one REST address a broker, whose host and port are the broker's id, unless `brokers` are named. Both speak TLS
-    and log in as `security` says. `check` raises when a process of the system is gone.
+    and log in as `security` says. `check` raises when a process of the system is gone. The topic's name begins with
+    `names`.
     """
     deadline = time.monotonic() + timeout_s
     until = partial(_until, deadline, timeout_s, check)
     wanted = set(brokers) or {urlsplit(url).netloc for url in admin_urls}
-    path = f"persistent/public/default/dedup-ready-{uuid.uuid4().hex[:8]}"
+    path = f"persistent/public/default/{names}-ready-{uuid.uuid4().hex[:8]}"
     topic = path.replace("/", "://", 1)
     base = f"{admin_urls[0]}/admin/v2"
     system = Endpoints(
@@ -246,6 +251,8 @@ def _existing(asked: argparse.Namespace) -> None:
     deadline = time.monotonic() + asked.timeout_s
     system = discovered(asked.endpoints, asked.timeout_s)
     _EXISTING[system.system](system, deadline - time.monotonic())
+    if asked.identify:  # the operator reads it in the pod's status
+        LAST_WORD.write_text(identity(system).word())
 
 
 def _existing_kafka(system: Endpoints, timeout_s: float) -> None:
@@ -255,6 +262,7 @@ def _existing_kafka(system: Endpoints, timeout_s: float) -> None:
         brokers=len(system.brokers),
         timeout_s=timeout_s,
         security=system.security,
+        names=system.names,
     )
 
 
@@ -266,6 +274,7 @@ def _existing_pulsar(system: Endpoints, timeout_s: float) -> None:
         brokers=[broker.id for broker in system.brokers],
         timeout_s=timeout_s,
         security=system.security,
+        names=system.names,
     )
 
 
@@ -294,6 +303,7 @@ def _parser() -> argparse.ArgumentParser:
     existing = systems.add_parser("existing", help="a cluster that is there already")
     existing.set_defaults(round_trip=_existing)
     existing.add_argument("--endpoints", required=True, type=_endpoints, metavar="JSON", help="where it is reached")
+    existing.add_argument("--identify", action="store_true", help="in a pod: leave word who it is for the operator")
     for system in (kafka, pulsar, existing):
         system.add_argument("--timeout-s", type=float, default=TIMEOUT_S, metavar="S", help="give up after that")
     for system in (kafka, pulsar):

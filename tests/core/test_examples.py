@@ -88,6 +88,7 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
         "kafka-existing": {name, "spec/systems", "spec/variants", "spec/faults"},
         "kafka-existing-kill-tcp": {name, "spec/systems"},
         "kafka-existing-lost-reply": {name, "spec/systems", *TEN_MESSAGES},
+        "kafka-existing-pods": {name, "spec/systems", "spec/workload", "spec/variants", "spec/faults", *PRIVILEGED},
         "kafka-faults": {name, "spec/systems", "spec/workload", "spec/variants", "spec/faults", *PRIVILEGED},
         "kafka-on-a-volume": {name, "spec/artifacts"},
         "kafka-strimzi": {name, "spec/systems"},
@@ -95,7 +96,11 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
     deployed = {path.stem: load(path).spec.systems[0] for path in MORE}
     strimzi, existing = deployed["kafka-strimzi"], [each for name, each in deployed.items() if "existing" in name]
     assert all(each.existing is not None and each.existing.tls and each.existing.sasl for each in existing)
-    assert len({each.existing for each in existing}) == 1, "the same Kafka, and the same Secrets"
+    (named,) = [each.existing for each in existing if each.existing and each.existing.pod_selector]
+    others = [each.existing for each in existing if each.existing and not each.existing.pod_selector]
+    assert len(set(others)) == 1, "the same Kafka, and the same Secrets"
+    assert (named.tls, named.sasl) == (others[0].tls, others[0].sasl)
+    assert ".lab.svc:" in str(named.bootstrap), "pods are in the experiment's namespace"
     assert (strimzi.existing, strimzi.chart) == (None, "strimzi-kafka")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dedup.faults.kinds import FaultKind, Platform
 from dedup.faults.registry import KINDS, Fault, kind_of
-from dedup.faults.tables import markdown, rows
+from dedup.faults.tables import CONSENTING, markdown, rows
 from dedup.wire.clients import Noticed
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
@@ -44,13 +44,14 @@ def test_a_row_tells_what_must_be_given_and_what_it_takes() -> None:
         ("target", "Leader"),
         ("gracePeriod", "30s"),
     ]
-    assert found["podDelete"].where == (Platform.PODS.value,)
+    assert found["podDelete"].where == (Platform.PODS.value, CONSENTING)
     assert [each.default for each in found["kill"].settings] == ["Leader", None]
     assert found["kill"].needs == (
         "target Bookie: a Pulsar",
         "target Controller: a Kafka",
         "target ZooKeeper: a Pulsar",
         "target TransactionCoordinator: a Kafka",
+        "target Bookie, ZooKeeper: no Pulsar that is there already",
         "target ZooKeeper: dedup run",
         "target TransactionCoordinator: workload.transactions",
     )

@@ -167,15 +167,17 @@ def test_pods_that_are_not_there_arm_no_fault(kind: dict[str, Any], stage: Stage
         stage.play(kind, believed=nobody)
 
 
-def test_a_selector_that_matches_nothing_deletes_nothing(stage: Stage) -> None:
+def test_a_pod_that_is_not_as_it_was_seen_is_not_deleted(stage: Stage) -> None:
+    """Of another identity, or changed since then (its label, say): the API server itself refuses that."""
     uids = {pod.metadata.uid for pod in CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE).items}
     source = (
         "import sys; from dedup.experiment.endpoints import BrokerPod; "
         "from dedup_runners.chaos.clusters import ApiCluster; "
-        "pod = BrokerPod(namespace=sys.argv[1], name='k-', container='broker'); "
-        "print(ApiCluster.of_this_pod().delete(pod, 1))"
+        "pod = BrokerPod(namespace=sys.argv[1], name='k-1', container='broker'); "
+        "cluster = ApiCluster.of_this_pod(); seen = cluster.pod(pod); "
+        "print(cluster.delete(pod, seen._replace(uid='other'), 1), cluster.delete(pod, seen._replace(version='1'), 1))"
     )
-    assert stage.python(source, NAMESPACE).splitlines()[-1] == "[]"
+    assert stage.python(source, NAMESPACE).splitlines()[-1] == "False False"
     assert {pod.metadata.uid for pod in CoreV1Api(stage.client).list_namespaced_pod(NAMESPACE).items} == uids
 
 

@@ -69,6 +69,7 @@ VARIANTS: Final[dict[str, Values]] = {
             "chaosImages": [{"name": "more", "image": {"repository": "r.example/x", "tag": "1"}, "sha256": ["0" * 64]}],
         },
         "allowPrivilegedFaults": True,
+        "allowFaultsOnPodsOfOthers": True,
         "aggregateRoles": False,
         "comparisons": True,
         "podTemplate": {
@@ -120,6 +121,7 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
     ({"metrics": {"podMonitorLabels": {"a": True}}}, r"/metrics/podMonitorLabels/a': got boolean, want string"),
     ({"comparisons": "yes"}, r"/comparisons': got string, want boolean"),
+    ({"allowFaultsOnPodsOfOthers": 1}, r"/allowFaultsOnPodsOfOthers': got number, want boolean"),
     ({"allowPrivilegedFaults": "yes"}, r"/allowPrivilegedFaults': got string, want boolean"),
     ({"settings": {"podTemplate": {"hostNetwork": True}}}, r"additional properties 'hostNetwork' not allowed"),
     ({"settings": {"podTemplate": {"tolerations": [{"keys": "a"}]}}}, r"additional properties 'keys' not allowed"),
@@ -238,7 +240,7 @@ def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: He
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
     new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
     more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
-    new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None}
+    new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None, "allowFaultsOnPodsOfOthers": None}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
     assert helm.render({**new, "replicas": None, "podTemplate": of_pod}) == helm.render({})
 

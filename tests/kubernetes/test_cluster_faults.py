@@ -75,16 +75,30 @@ def test_a_pod_is_seen_by_its_exact_name(broker: BrokerPod, client: ApiClient) -
         consenting(cluster, broker.model_copy(update={"name": "kafka-"}))
 
 
+def added_to(client: ApiClient, broker: BrokerPod) -> bool:
+    """Whether the container was added to the pod as it is."""
+    cluster = ApiCluster(client)
+    return cluster.add_container(broker, consenting(cluster, broker), CONTAINER)
+
+
+@pytest.mark.parametrize("broker", ["privileged"], indirect=True)
+def test_a_pod_that_has_changed_since_it_was_seen_gets_no_container(broker: BrokerPod, client: ApiClient) -> None:
+    cluster = ApiCluster(client)
+    seen = consenting(cluster, broker)
+    assert not cluster.add_container(broker, seen._replace(version="1"), CONTAINER)
+    assert not cluster.add_container(broker, seen._replace(uid="another"), CONTAINER)
+
+
 @pytest.mark.parametrize("broker", ["restricted"], indirect=True)
 def test_a_namespace_that_forbids_the_privilege_refuses_the_container(broker: BrokerPod, client: ApiClient) -> None:
     with pytest.raises(PlatformError, match=r'violates PodSecurity "restricted.*"NET_ADMIN"') as refusal:
-        ApiCluster(client).add_container(broker, CONTAINER)
+        added_to(client, broker)
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("broker", ["privileged"], indirect=True)
 def test_a_namespace_that_allows_the_privilege_takes_the_container(broker: BrokerPod, client: ApiClient) -> None:
-    ApiCluster(client).add_container(broker, CONTAINER)
+    assert added_to(client, broker)
     _, stored = ask(client, "GET", f"{NAMESPACES}/{broker.namespace}/pods/{broker.name}")
     (added,) = stored["spec"]["ephemeralContainers"]
     assert added["securityContext"] == CONTAINER["securityContext"]

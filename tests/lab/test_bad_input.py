@@ -38,6 +38,20 @@ WRONG: list[tuple[str, Change, str]] = [
         "spec.faults[0].podDelete: got fault gone; it needs brokers in pods; here they are processes",
     ),
     (
+        "a fault of somebody's pods",
+        lambda spec: spec.update(
+            faults=[{"name": "dead", "at": {"message": 1}, "kill": {"restartAfter": "0s"}}],
+            systems=[
+                {
+                    "name": "k",
+                    "kafka": {},
+                    "deploy": {"existing": {"bootstrap": "k:9092", "podSelector": {"matchLabels": {"a": "b"}}}},
+                }
+            ],
+        ),
+        "spec.faults[0].kill: got fault dead, of a system that is there already; only in a cluster its pods",
+    ),
+    (
         "a program that would have to log in",
         lambda spec: spec.update(
             faults=[],

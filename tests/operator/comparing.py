@@ -250,7 +250,7 @@ class World:
     def _collect(self) -> None:
         """What belongs to the comparison goes with it."""
         live = self.hub.get("DedupComparison", *KEY)
-        if live is None or live["metadata"].get("finalizers"):
+        if live is not None and live["metadata"].get("finalizers"):
             return
         self.hub.delete("DedupComparison", *KEY)
         for kind in ("DedupExperiment", "ConfigMap"):

@@ -20,14 +20,34 @@ LABEL: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 VERSION: Final = re.compile(r"[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.]+)?")
 PART: Final = re.compile(r"d-[a-z2-7]{10}(-toxiproxy)?")
-KINDS: Final = {"ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Job", "SparkApplication", "Event"}
+KINDS: Final = {"ConfigMap", "ServiceAccount", "Role", "RoleBinding", "Job", "SparkApplication", "Event", "Lease"}
+LOCKS: Final = "dedup-systems"
+"""The Lease of the locks of systems that are there already: it is the operator's, and belongs to no experiment."""
 VOLUMES: Final = {"configMap", "emptyDir", "projected", "persistentVolumeClaim", "secret"}
 CREDENTIALS: Final = {"ca.crt", "username", "password", "token"}
 """What of a Secret of a system that is there already is mounted."""
 PROGRAMS: Final = {"python", "python3", "toxiproxy-server"}
-MODULES: Final = {"round_trips", "conductor", "producer", "consumer", "chaos", "chaos.deadlines", "courier"}
+MODULES: Final = {
+    "round_trips",
+    "conductor",
+    "producer",
+    "consumer",
+    "chaos",
+    "chaos.deadlines",
+    "courier",
+    "leftovers",
+}
 FLAGS: Final = (
-    *("-m", "-I", "-S", "--serve", "-host=127.0.0.1", "-config=/etc/toxiproxy/toxiproxy.json", "--experiment"),
+    *(
+        "-m",
+        "-I",
+        "-S",
+        "--serve",
+        "--identify",
+        "-host=127.0.0.1",
+        "-config=/etc/toxiproxy/toxiproxy.json",
+        "--experiment",
+    ),
     *("--clients=", "--direct=", "--admin=", "--listener=", "--timeout-s=", "--output", "--keep", "--findings"),
     *("--failures", "--result"),
 )
@@ -125,10 +145,14 @@ def _of_metadata(made: Mapping[str, Any], bounds: Bounds) -> Iterator[str]:
         yield f"metadata {sorted(meta)}"
     if meta["namespace"] != bounds.namespace:
         yield f"namespace {meta['namespace']}"
-    if not PART.fullmatch(meta["name"]):
+    if made["kind"] != "Lease" and not PART.fullmatch(meta["name"]):
         yield f"name {meta['name']!r}"
     if made["kind"] == "Event":
         yield from _of_event(made, bounds)
+        return
+    if made["kind"] == "Lease":
+        if (meta["name"], meta["annotations"], made["spec"]) != (LOCKS, {}, {}):
+            yield f"a Lease {meta['name']}, or one with more than locks"
         return
     if [each["uid"] for each in meta["ownerReferences"]] != [bounds.uid]:
         yield f"owner {meta['ownerReferences']}"

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import pytest
 from testbed.specs import changed
-from testbed.worlds import NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
+from testbed.worlds import LOCKING, NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
+from tests.operator import test_consents as consents
+from tests.operator import test_preview as preview
 from tests.operator import test_strimzi as strimzi
 from tests.operator.gates import ROOT
 from tests.operator.test_existing import allowed, secret
@@ -28,7 +30,8 @@ from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, ChaosImage, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
-from dedup_operator.reconciliations import LOOK_AGAIN_S, MOST, STALLED_AGAIN_S, Reconciler
+from dedup_operator.possibilities import MOST
+from dedup_operator.reconciliations import LOOK_AGAIN_S, STALLED_AGAIN_S, Reconciler
 
 LARGE: Final = ("spec/workload", {"messages": 1000, "inFlight": 1000, "payload": {"bytes": 900_000}})
 OWN_TEXT: Final = {"experiment": "own.json", "deadline": "5s"}
@@ -239,6 +242,36 @@ def kafka_that_is_not_paused() -> World:
     return world
 
 
+def of_others(
+    fault: dict[str, Any] = consents.KILL, containers: int = 1, spec: dict[str, Any] | None = None, **changes: Any
+) -> World:
+    """A Kafka of others with one pod, which has so many containers."""
+    pod = consents.pod(0, **changes)
+    pod["spec"] |= spec or {}
+    pod["spec"]["containers"] = [{"name": f"c-{number}", "image": "none"} for number in range(containers)]
+    return consents.world(fault, pods=(pod,))
+
+
+def without_leave() -> World:
+    return preview.world(consents.document(consents.KILL))
+
+
+def begun_without_a_lock() -> World:
+    world = preview.world(preview.without_pods())
+    world.run(until=lambda status: bool(status.get("state")))
+    world.settings = LOCKING
+    return looked(world)
+
+
+def template_without_consent() -> World:
+    world = of_others(consents.DELETE)
+    consents.stateful(world)
+    return looked(world)
+
+
+BROUGHT: Final = {**consents.LABELS, "dedup.dev/faults": "allowed", "dedup.dev/experiment": "theirs"}
+
+
 STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("DedupExperiment: spec.…: got …", wrong),
     ("spec.artifacts: got nothing", no_store),
@@ -251,6 +284,17 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),
     ("spec.faults[…].chaos.document: got …", own_without_its_text),
     ("spec.….…: got fault …, of a system that is there already", lambda: looked(allowed(on_existing(disturbed=OWN)))),
+    ("system …: deploy.existing.podSelector: got …", lambda: looked(without_leave())),
+    ("system …: got an execution that was begun without its lock", begun_without_a_lock),
+    ("pods …: got no label …", lambda: looked(of_others(labels=consents.LABELS))),
+    ("pods …: got pods that experiments have brought", lambda: looked(of_others(labels=BROUGHT))),
+    ("pod …: got host…: true", lambda: looked(of_others(spec={"hostNetwork": True}))),
+    ("StatefulSet …: got no label … in its pod template", template_without_consent),
+    ("pods …: got none with these labels", lambda: looked(of_others(labels={"app": "other"}))),
+    ("pod …: got the containers …", lambda: looked(of_others(containers=2))),
+    ("pod …: got no annotation …", lambda: looked(of_others(annotations={}))),
+    ("pod …: got no owner …", lambda: looked(of_others(consents.DELETE, ownerReferences=[]))),
+    ("pod …, annotation …: got …", lambda: looked(of_others(annotations={"dedup.dev/hold": "hold"}))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),

@@ -39,9 +39,12 @@ EXISTING_PULSAR: Final = "spec/systems/1/deploy/existing"
 ADDRESSES: Final = "brokers are host:port, with commas between them and no spaces"
 SERVICE_URL: Final = "a service URL is pulsar:// or pulsar+ssl:// and host:port"
 ADMIN_URL: Final = "an endpoint is http:// or https:// and a host, maybe with a port"
-A_KAFKA: Final = "a Kafka that is there already has bootstrap, and may have tls and sasl; give these keys and no other"
+A_KAFKA: Final = (
+    "a Kafka that is there already has bootstrap, and may have tls and sasl and podSelector; "
+    "give these keys and no other"
+)
 A_PULSAR: Final = (
-    "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token; "
+    "a Pulsar that is there already has serviceUrl and adminUrl, and may have tls and token and podSelector; "
     "give these keys and no other"
 )
 ONE_WAY: Final = "a deployment is exactly one of existing and chart"
@@ -53,6 +56,11 @@ UNREACHED: Final = "its brokers are not the experiment's to hurt, only its own c
 REF: Final = {"secretRef": {"name": "s"}}
 URLS: Final = {"serviceUrl": "pulsar://b:6650", "adminUrl": "http://b:8080"}
 OVER_TLS: Final = {"serviceUrl": "pulsar+ssl://b:6651", "adminUrl": "https://b:8443"}
+PODS: Final = {"matchLabels": {"app": "kafka"}}
+KILL: Final = {"name": "f", "at": {"message": 1}, "kill": {"restartAfter": "1s"}}
+THEIR_PULSAR: Final = {"name": "p", "pulsar": {}, "deploy": {"existing": {**URLS, "podSelector": PODS}}}
+CUT: Final = {"name": "f", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "1s"}}
+ROLLING: Final = {"name": "f", "at": {"message": 1}, "rollingRestart": {}}
 UNHURT: Final = (("spec/faults", ABSENT),)
 
 
@@ -104,7 +112,12 @@ SYSTEMS: Final = (
     Wrong(
         "half a partition",
         (("spec/systems", [{"name": "k", "kafka": {}, "deploy": {"chart": STRIMZI}}]), ("spec/faults", [HALF])),
-        "own policies let brokers be reached, and policies add up",
+        "policies add up",
+    ),
+    Wrong(
+        "half a partition where an owner may have policies of his own",
+        kafka(("spec/faults", [HALF]), podSelector=PODS),
+        "open what an owner has closed",
     ),
     Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
     Wrong("a Kafka that is nowhere", (*UNHURT, (EXISTING_KAFKA, {})), A_KAFKA),
@@ -145,6 +158,63 @@ SYSTEMS: Final = (
         "no such key",
         'unknown field "spec.systems',
     ),
+    Wrong(
+        "a partition of a Pulsar that is there already, whose pods are named",
+        pulsar(
+            ("spec/faults", [{**CUT, "partition": {"by": "NetFilter", "duration": "1s"}}]),
+            ("spec/allowPrivilegedFaults", True),
+            podSelector=PODS,
+        ),
+        "from which a broker is cut off",
+    ),
+    Wrong(
+        "a kill of a bookie that is there already",
+        (
+            ("spec/systems", [THEIR_PULSAR]),
+            ("spec/faults", [{**KILL, "kill": {"target": "Bookie", "restartAfter": "8s"}}]),
+        ),
+        "in which pod a bookie is",
+    ),
+    Wrong("pods by no label", kafka(podSelector={"matchLabels": {}}), "one item is required", "at least 1 properties"),
+    Wrong("pods by nothing", kafka(podSelector={}), "this key is required", "Required value"),
+    Wrong(
+        "pods by an expression",
+        kafka(podSelector={**PODS, "matchExpressions": []}),
+        "no such key",
+        'unknown field "spec.systems',
+    ),
+    Wrong(
+        "a kill of a Kafka whose pods are not named",
+        kafka(("spec/faults", [KILL])),
+        UNREACHED,
+    ),
+    Wrong(
+        "a kill where only one of two names its pods",
+        kafka(("spec/faults", [KILL]), (EXISTING_PULSAR, URLS), podSelector=PODS),
+        UNREACHED,
+    ),
+    Wrong(
+        "a restart of everything that is there already",
+        kafka(("spec/faults", [ROLLING]), podSelector=PODS),
+        UNREACHED,
+    ),
+    Wrong(
+        "a kill of pods whose clients go through a proxy",
+        kafka(
+            ("spec/faults", [KILL, {"name": "cut", "at": {"message": 1}, "killTCP": {"duration": "1s"}}]),
+            podSelector=PODS,
+        ),
+        "pods of a system that is there already are struck while clients go to them straight",
+    ),
+    Wrong(
+        "a kill of pods that are slow to reach",
+        kafka(
+            ("spec/faults", [KILL]),
+            ("spec/systems/0/network", {"latency": "20ms"}),
+            podSelector=PODS,
+        ),
+        "pods of a system that is there already are struck while clients go to them straight",
+    ),
     *(
         Wrong(f"a {kind} of a Pulsar that is there already", pulsar(("spec/faults", [fault])), UNREACHED)
         for kind, fault in (
@@ -173,6 +243,32 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     "resets of a Kafka that is there already": ((EXISTING_KAFKA, {"bootstrap": "k:9092"}),),
     "bytes of a Pulsar that is there already": pulsar(
         ("spec/faults", [{"name": "f", "at": {"message": 1}, "dropTCP": {"duration": "1s"}}])
+    ),
+    "a Kafka whose pods are named": kafka(podSelector=PODS),
+    "faults of pods whose owner may allow them": kafka(
+        ("spec/allowPrivilegedFaults", True),
+        (
+            "spec/faults",
+            [
+                KILL,
+                {"name": "g", "at": {"message": 1}, "podDelete": {}},
+                {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
+                {"name": "i", "at": {"message": 1}, "partition": {"by": "NetFilter", "duration": "1s"}},
+                {"name": "j", "at": {"message": 1}, "moveLeader": {}},
+            ],
+        ),
+        podSelector=PODS,
+    ),
+    "faults of a Pulsar's pods whose owner may allow them": pulsar(
+        (
+            "spec/faults",
+            [
+                KILL,
+                {"name": "g", "at": {"message": 1}, "podDelete": {}},
+                {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
+            ],
+        ),
+        podSelector=PODS,
     ),
     "a certificate of our own": kafka(tls={**REF, "clientSecretRef": {"name": "own"}}),
     "a Pulsar that asks for a certificate": pulsar(**OVER_TLS, tls={**REF, "clientSecretRef": {"name": "own"}}),

@@ -5,6 +5,7 @@ forbids the container. None of them may pass for an injected fault.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from dedup.faults.registry import Fault
 from dedup.wire.faults import FaultEvent
 from dedup_runners import chaos
 from dedup_runners.chaos import cuts, deadlines, sessions
-from dedup_runners.chaos.clusters import Document, PodSeen
+from dedup_runners.chaos.clusters import Document, PodSeen, consenting
 from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import partition as partitions
@@ -64,26 +65,35 @@ class Words:
 
 @dataclass
 class FakeCluster:
-    """Pods by name; `obeys` says whether a deletion deletes, and `words` what a shell in any container answers."""
+    """Pods by name; `words` is what a shell in any container answers, `meanwhile` what happens before a deletion."""
 
     pods: dict[str, PodSeen]
     words: dict[str, str] = field(default_factory=dict)
-    obeys: bool = True
+    meanwhile: Callable[[], None] = lambda: None
     shells: dict[str, Words] = field(default_factory=dict)
     policies: dict[str, Document] = field(default_factory=dict)
 
     def pod(self, pod: BrokerPod) -> PodSeen | None:
         return self.pods.get(pod.name)
 
-    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
-        if not self.obeys:
-            return []
-        self.pods[pod.name] = self.pods[pod.name]._replace(uid=f"{pod.name}-2")
-        return [pod.name]
+    def delete(self, pod: BrokerPod, seen: PodSeen, grace_s: int) -> bool:
+        self.meanwhile()
+        now = self.pods.get(pod.name)
+        if now is None or (now.uid, now.version) != (seen.uid, seen.version):
+            return False
+        self.pods[pod.name] = now._replace(uid=f"{pod.name}-2")
+        return True
 
-    def add_container(self, pod: BrokerPod, container: Document) -> None:
+    def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
+        return [name for name, each in self.pods.items() if each.labels.get(label[0]) == label[1]]
+
+    def add_container(self, pod: BrokerPod, seen: PodSeen, container: Document) -> bool:
+        self.meanwhile()
         before = self.pods[pod.name]
+        if (before.uid, before.version) != (seen.uid, seen.version):
+            return False
         self.pods[pod.name] = before._replace(running=before.running | {container["name"]})
+        return True
 
     def put_policy(self, namespace: str, policy: Document) -> None:
         self.policies[policy["metadata"]["name"]] = policy
@@ -164,12 +174,65 @@ def test_a_pod_that_was_deleted_is_another_one(stage: Stage, cluster: FakeCluste
     assert stage.reason() is None
 
 
-def test_a_selector_that_matched_nothing_deleted_nothing(stage: Stage, cluster: FakeCluster) -> None:
-    cluster.obeys = False
+def changes(cluster: FakeCluster, times: int, **also: Any) -> Callable[[], None]:
+    """What is changed of the leader's pod between its consent and its deletion, so often."""
+    left = iter(range(times))
+
+    def meanwhile() -> None:
+        if next(left, None) is not None:
+            now = cluster.pods["kafka-1"]
+            cluster.pods["kafka-1"] = now._replace(version=f"{now.version}+", **also)
+
+    return meanwhile
+
+
+def test_a_pod_whose_status_changes_meanwhile_is_asked_for_its_consent_again(
+    stage: Stage, cluster: FakeCluster
+) -> None:
+    cluster.meanwhile = changes(cluster, 2)
+    stage.open(cluster)
+    assert pod_delete.delete_pod(1.0, stage.configuration) == {"deleted": ["kafka-1"]}
+    assert stage.reason() is None
+
+
+def test_a_consent_that_is_taken_back_before_the_deletion_holds(stage: Stage, cluster: FakeCluster) -> None:
+    """The label goes between the last look at it and the request: the twin of the status that changes."""
+    cluster.meanwhile = changes(cluster, 1, labels={})
+    stage.open(cluster)
+    with pytest.raises(PlatformError, match="only pods that consent are hurt"):
+        pod_delete.delete_pod(1.0, stage.configuration)
+    assert cluster.pods["kafka-1"].uid == "kafka-1-1"
+    assert "never took effect" in (stage.reason() or "")
+
+
+def test_a_pod_that_never_stays_as_it_was_is_not_deleted(stage: Stage, cluster: FakeCluster) -> None:
+    cluster.meanwhile = changes(cluster, 100)
     stage.open(cluster)
     pod_delete.delete_pod(1.0, stage.configuration)
     assert pod_delete.await_pod(stage.configuration) == {}
-    assert "the API server deleted none" in (stage.reason() or "")
+    assert "changed each of 5 times between its consent and its deletion" in (stage.reason() or "")
+    assert cluster.pods["kafka-1"].uid == "kafka-1-1"
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (seen("kafka-1", uid="other", controller="somebody"), "another pod than the one that was proven"),
+        (seen("kafka-1", uid="other"), "another pod than the one that was proven"),
+        (seen("kafka-1", leaving=True), "a pod that is being deleted"),
+        (seen("kafka-1", uid="other", controller="c", labels={}), "no label dedup.dev/faults=allowed"),
+    ],
+)
+def test_a_pod_of_others_is_struck_if_it_is_the_one_that_was_proven(
+    cluster: FakeCluster, now: PodSeen, words: str
+) -> None:
+    theirs = pod("kafka-1").model_copy(update={"uid": "kafka-1-1", "controller": "c"})
+    assert consenting(cluster, theirs).uid == "kafka-1-1"
+    cluster.pods["kafka-1"] = now
+    with pytest.raises(PlatformError, match=words):
+        consenting(cluster, theirs)
+    cluster.pods["kafka-1"] = seen("kafka-1", uid="other", controller="c", containers=frozenset({"kafka"}))
+    assert consenting(cluster, theirs).uid == "other", "its controller has put it in the other's place"
 
 
 @pytest.mark.parametrize(
@@ -225,6 +288,50 @@ def test_a_policy_that_nobody_enforces_is_no_effect(stage: Stage, cluster: FakeC
     assert "reaches the others as before" in (stage.reason() or "")
 
 
+def test_a_label_that_another_pod_bears_too_cuts_nobody_off(stage: Stage, cluster: FakeCluster) -> None:
+    """A policy selects by labels, and anybody may give a pod any label."""
+    cluster.words = {"(timeout": ""}
+    cut = policy_cut(stage, cluster)
+    cluster.pods["web-0"] = seen("kafka-1", labels={"statefulset.kubernetes.io/pod-name": "kafka-1"})
+    with pytest.raises(PlatformError, match="at kafka-1, web-0; a NetworkPolicy selects pods by labels, and must not"):
+        cut.begin("1", 1.0)
+    assert cluster.policies == {}
+    del cluster.pods["web-0"]
+    cut.begin("1", 1.0)
+    assert len(cluster.policies) == 1
+
+
+@pytest.mark.parametrize("of", ["kafka-1", "kafka-2"])
+@pytest.mark.parametrize("by", ["NetworkPolicy", "NetFilter"])
+def test_a_consent_that_was_taken_back_since_the_fault_was_armed_cuts_nobody_off(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, by: str, of: str
+) -> None:
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {"(timeout": "", "nft list": "able\n", "nft 'add": "done\n"}
+    cut = policy_cut(stage, cluster) if by == "NetworkPolicy" else netfilter_cut(stage, cluster)
+    cluster.pods[of] = cluster.pods[of]._replace(labels={"statefulset.kubernetes.io/pod-name": of})
+    with pytest.raises(PlatformError, match=rf"pod here/{of}: got no label dedup\.dev/faults=allowed"):
+        cut.begin("1", 1.0)
+    assert cluster.policies == {}
+    assert not any("add table" in line for line in cluster.shells["kafka-1"].told)
+
+
+def test_others_are_cut_off_by_the_addresses_that_they_have_now(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of a pod that was replaced may be another pod's by now; and the leader's must be the one prepared."""
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {"nft list": "able\n", "nft 'add": "done\n"}
+    cut = netfilter_cut(stage, cluster)
+    cluster.pods["kafka-2"] = cluster.pods["kafka-2"]._replace(uid="new", address="10.0.0.7")
+    cut.begin("1", 1.0)
+    (rules,) = (line for line in cluster.shells["kafka-1"].told if "add table" in line)
+    assert "10.0.0.0 timeout 1000ms, 10.0.0.7 timeout 1000ms" in rules
+    cluster.pods["kafka-1"] = cluster.pods["kafka-1"]._replace(uid="new")
+    with pytest.raises(PlatformError, match="another pod than the one that was prepared"):
+        cut.begin("1", 1.0)
+
+
 def test_brokers_that_never_reached_each_other_show_no_partition(stage: Stage, cluster: FakeCluster) -> None:
     cluster.words = {"(timeout": "shut 2\n"}
     with pytest.raises(PlatformError, match="connections that came about before"):
@@ -258,6 +365,33 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
     for listing in (json.dumps(EXPIRED), "{}", "Error: No such file or directory\n"):
         cluster.words["nft -j"] = listing
         assert stage.deed.cut.effect("1") == {}
+
+
+def test_a_pod_that_changes_between_its_consent_and_the_container_is_looked_at_again(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner may have taken the label away; a kubelet that writes the status changes it, too."""
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    cluster.words = {"nft list": "able\n"}
+    changes = 0
+
+    def changed() -> None:
+        nonlocal changes
+        changes += 1
+        if changes == 1:
+            cluster.pods["kafka-0"] = cluster.pods["kafka-0"]._replace(version="2")
+
+    cluster.meanwhile = changed
+    netfilter_cut(stage, cluster)
+    assert changes == len(cluster.pods) + 1
+    changes = 0
+
+    def withdrawn() -> None:
+        cluster.pods["kafka-0"] = cluster.pods["kafka-0"]._replace(version="3", labels={})
+
+    cluster.meanwhile = withdrawn
+    with pytest.raises(PlatformError, match="only pods that consent are hurt"):
+        netfilter_cut(stage, cluster)
 
 
 def test_rules_that_had_expired_before_the_end_are_no_partition(

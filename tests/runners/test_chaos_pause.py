@@ -95,8 +95,8 @@ def test_a_stopped_broker_shows_it_from_the_beginning_to_the_end_and_goes_on(
     """Who waits to wake it leaves by itself: the answer that names it may be lost."""
     run, answers = stage.session.site.run, list[str]()
 
-    def told(victim: Victim, script: str) -> str:
-        answers.append(run(victim, script))
+    def told(victim: Victim, script: str, **asked: bool) -> str:
+        answers.append(run(victim, script, **asked))
         return answers[-1]
 
     monkeypatch.setattr(stage.session.site, "run", told)

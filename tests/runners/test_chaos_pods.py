@@ -1,5 +1,9 @@
 """Brokers in pods, behind a fake of the one door to them: what is asked of a container, and what is believed of it."""
 
+import os
+import socket
+import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace as Object
 from typing import Any
@@ -18,6 +22,8 @@ from dedup_runners.chaos.sockets import Connection
 PORT = 9094
 OURS = "10.0.0.9"
 FIRST = Seen(uid="u", consents=True, life="one", running=True, restarts=0, ends={})
+NEXT = FIRST._replace(uid="v", life="two", controller="set", containers=frozenset({"broker"}))
+"""The pod that its controller has put in the other's place."""
 
 
 def row(there: str, port: int = PORT, state: str = "01") -> str:
@@ -196,9 +202,160 @@ def test_a_pod_without_consent_is_never_entered(fakes: Fakes) -> None:
     assert other.told == []
 
 
-def test_a_chart_that_cannot_hold_is_not_killed(fakes: Fakes) -> None:
-    with pytest.raises(PlatformError, match="no folder for the hold"):
-        Pods(endpoints(hold=None), fakes, {OURS}).victim("0")
+def test_a_consent_that_was_taken_back_since_it_was_seen_is_none(site: Pods, fakes: Fakes) -> None:
+    """The shell is open and the pod was seen to consent; it is asked anew at the strike."""
+    one = fakes.by_name["k-1"]
+    one.told.clear()
+    one.seen = FIRST._replace(consents=False)
+    with pytest.raises(PlatformError, match="only pods that consent are hurt"):
+        site.victim("1")
+    assert one.told == []
+    one.seen = FIRST
+    assert site.victim("1").life == "one"
+
+
+@pytest.mark.parametrize(
+    ("now", "words"),
+    [
+        (FIRST._replace(uid="v", life="two", controller="somebody"), "another pod than the one that was proven"),
+        (FIRST._replace(uid="v", life="two", controller="set", consents=False), "only pods that consent are hurt"),
+        (FIRST._replace(leaving=True), "a pod that is being deleted"),
+        (NEXT._replace(shares="hostNetwork"), "with hostNetwork: true"),
+        (NEXT._replace(experiment="theirs"), "of experiment theirs"),
+        (NEXT._replace(containers=frozenset({"web"})), "without broker"),
+    ],
+)
+def test_a_pod_of_others_that_has_taken_anothers_place_is_not_struck(fakes: Fakes, now: Seen, words: str) -> None:
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    assert site.victim("1").life == "one"
+    one.told.clear()
+    one.seen = now
+    with pytest.raises(PlatformError, match=words):
+        site.victim("1")
+    assert not any("kill" in line for line in one.told)
+
+
+@pytest.mark.parametrize("now", [FIRST._replace(consents=False), NEXT])
+@pytest.mark.parametrize("strike", ["kill", "pause"])
+def test_an_owner_who_takes_the_consent_back_after_the_first_look_is_asked_once_more(
+    fakes: Fakes, now: Seen, strike: str
+) -> None:
+    """Between the choice of a victim and the signal lie seconds. Another pod is not the one that was entered."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    victim = site.victim("1")
+    one.told.clear()
+    one.seen = now
+    stop = "kill -STOP $process"
+    struck: dict[str, Callable[[], object]] = {
+        "kill": lambda: site.kill(victim, 1.0),
+        "pause": lambda: site.run(victim, stop, strikes=True),
+    }
+    with pytest.raises(PlatformError, match=r"only pods that consent|than the one that was entered"):
+        struck[strike]()
+    assert one.told == []
+    one.seen = FIRST
+    assert site.run(victim, stop, strikes=True) == "7"
+
+
+def test_a_process_that_was_stopped_is_woken_without_that_question(fakes: Fakes) -> None:
+    """The twin: what heals is not asked for leave."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    victim = site.victim("1")
+    one.seen = FIRST._replace(consents=False)
+    assert site.run(victim, "kill -CONT $process") == "7"
+
+
+def test_the_pod_that_its_controller_has_made_anew_is_entered_anew(fakes: Fakes) -> None:
+    """The twin: same controller, and it consents."""
+    site, one = Pods(endpoints(uid="u", controller="set"), fakes, {OURS}), fakes.by_name["k-1"]
+    site.warm_up()
+    one.told.clear()
+    one.seen = FIRST._replace(uid="v", life="two", controller="set", containers=frozenset({"broker"}))
+    assert site.victim("1").life == "two"
+    assert one.told == ["echo ready"], "another shell"
+
+
+def test_a_victim_is_healed_whatever_its_owner_says_by_then(site: Pods, fakes: Fakes) -> None:
+    """The shell is lost, the consent gone: the stopped process is still woken. Any other pod stays closed."""
+    victim = site.victim("1")
+    for one in fakes.by_name.values():
+        one.gone, one.seen = True, FIRST._replace(consents=False)
+    with pytest.raises(PlatformError, match="got no answer"):
+        site.run(victim, "true")  # that the shell is gone is found out
+    assert site.run(victim, "kill -CONT $process") == "7"
+    other = fakes.by_name["k-0"]
+    other.told.clear()
+    assert site.connections().keys() == {"1"}
+    assert other.told == []
+
+
+@pytest.fixture
+def without_hold(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Pods:
+    """Of somebody's chart that knows no hold."""
+    monkeypatch.setattr(sockets, "TABLES", ())
+    monkeypatch.setattr(pods, "REOPEN_S", 0.0)
+    site = Pods(endpoints(hold=None), fakes, {OURS})
+    site.warm_up()
+    return site
+
+
+def test_without_a_hold_the_process_that_listens_is_killed_and_no_time_is_held(
+    without_hold: Pods, fakes: Fakes
+) -> None:
+    one = fakes.by_name["k-1"]
+    one.pid = "41\n"
+    victim = without_hold.victim("1")
+    without_hold.kill(victim, 0.0)
+    assert one.told[-1] == f'process=41 && kill -9 "$process" || echo "{pods.UNDONE}"'
+    one.seen, one.pid = FIRST._replace(life="two", restarts=1, ends={"one": 137}), ""
+    assert without_hold.restarted(victim) is None, "nobody listens there yet"
+    one.pid = "52\n"
+    assert without_hold.restarted(victim) == {"container": "two", "pid": 52}
+    assert without_hold.run(without_hold.victim("1"), "echo $process") == "52\n"
+    assert one.told[-1] == "process=52 && { echo $process; }", "another life, another process"
+    one.pid = "63\n"
+    assert without_hold.run(without_hold.victim("1"), "echo $process") == "63\n"
+    assert one.told[-1] == "process=63 && { echo $process; }", (
+        "the same life, and what keeps it there has begun it anew"
+    )
+
+
+def test_a_restart_cannot_be_kept_off_without_a_hold(without_hold: Pods, fakes: Fakes) -> None:
+    victim = without_hold.victim("1")
+    with pytest.raises(PlatformError, match=r"got no folder for the hold of 8 s; .*; write restartAfter: 0s"):
+        without_hold.kill(victim, 8.0)
+    assert not any("kill -9" in line for line in fakes.by_name["k-1"].told)
+
+
+@pytest.mark.parametrize(
+    ("said", "got"), [("1\n", "got process 1 of its container"), ("", "got 0 processes"), ("7\n8\n", "got 2 processes")]
+)
+def test_a_process_that_is_not_proven_is_not_struck(without_hold: Pods, fakes: Fakes, said: str, got: str) -> None:
+    fakes.by_name["k-1"].pid = said
+    with pytest.raises(PlatformError, match=rf"{got}; one process but the first listens at port {PORT}"):
+        without_hold.victim("1")
+
+
+def listening(port: int) -> str:
+    """What the line of shell says here."""
+    line = ["sh", "-c", pods.listener(port)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def test_the_line_of_shell_that_finds_who_listens_finds_us() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = listening(port)
+    assert found.split() == [str(os.getpid())]
+
+
+def test_nobody_is_found_where_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert listening(port) == ""
 
 
 def test_a_broker_that_is_down_is_not_killed(site: Pods, fakes: Fakes) -> None:
@@ -225,11 +382,17 @@ def test_what_a_pod_says_of_its_container() -> None:
         state=Object(running=Object(), terminated=None),
         last_state=Object(terminated=ended),
     )
-    metadata = Object(uid="u", labels={"dedup.dev/faults": "allowed"})
-    pod = Object(metadata=metadata, status=Object(container_statuses=[status]))
-    assert containers.seen(pod, "broker") == Seen("u", True, "two", True, 1, {"one": 137})
-    unborn = Object(metadata=Object(uid="u", labels=None), status=Object(container_statuses=None))
-    assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {})
+    keepers = [Object(uid="node", controller=None), Object(uid="set", controller=True)]
+    labels = {"dedup.dev/faults": "allowed"}
+    metadata = Object(uid="u", labels=labels, owner_references=keepers, deletion_timestamp=None)
+    spec = Object(host_network=None, host_pid=True, containers=[Object(name="broker")])
+    pod = Object(metadata=metadata, spec=spec, status=Object(container_statuses=[status]))
+    like = Seen("u", True, "two", True, 1, {"one": 137}, controller="set", shares="hostPID")
+    assert containers.seen(pod, "broker") == like._replace(containers=frozenset({"broker"}))
+    bare = Object(uid="u", labels=None, owner_references=None, deletion_timestamp="now")
+    spec = Object(host_network=None, host_pid=None, containers=[])
+    unborn = Object(metadata=bare, spec=spec, status=Object(container_statuses=None))
+    assert containers.seen(unborn, "broker") == Seen("u", False, "", False, 0, {}, leaving=True)
 
 
 class Channel:

@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from tests.runners import assigned, guarded_brokers
 from tests.runners.guarded_systems import HOST, Listener, guarded_kafka, guarded_pulsar, token
 from tests.runners.local_pods import LocalPod
@@ -20,8 +21,10 @@ from tests.runners.local_pods import LocalPod
 from dedup.errors import EXIT_ERROR
 from dedup.experiment.endpoints import Endpoints
 from dedup.history.histories import damages, read_manifest
+from dedup.wire.identities import identity_in
 from dedup_lab import cli
-from dedup_runners import round_trips
+from dedup_runners import credentials, leftovers, round_trips
+from dedup_runners.admins.rest import http_client
 from dedup_spark import oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -45,8 +48,8 @@ def system(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-def round_trip(system: Endpoints) -> int:
-    return round_trips.main(["existing", "--endpoints", system.model_dump_json()])
+def round_trip(system: Endpoints, *more: str) -> int:
+    return round_trips.main(["existing", "--endpoints", system.model_dump_json(), *more])
 
 
 def test_a_whole_run_behind_tls_and_a_log_in(system: Endpoints, tmp_path: Path) -> None:
@@ -129,3 +132,70 @@ def test_a_broker_behind_tls_and_a_log_in_is_checked(
     assert SPOKEN[system.system] <= set(apis)
     recorded = said.out.encode() + b"".join(path.read_bytes() for path in kept.rglob("*") if path.is_file())
     assert not [secret for secret in secrets_of(system) if secret.encode() in recorded]
+
+
+# --- what an execution of the operator leaves there, and what is removed of it ---
+
+OURS: Final = f"dedup-run-{'a' * 32}"
+"""What all that an execution makes begins with."""
+OTHERS: Final = (f"dedup-run-{'a' * 31}b", f"{OURS}b", "dedup-run-aaaaaaaa", "theirs")
+"""Other executions' names, one of them as `dedup run` makes them, and somebody's own."""
+CALL_S: Final = 60.0
+
+
+def made(system: Endpoints, *names: str) -> None:
+    """A topic of a run and one of a round trip, of each of these names."""
+    if system.system == "kafka":
+        admin = AdminClient({**credentials.librdkafka(system.security), "bootstrap.servers": system.direct_bootstrap})
+        topics = [NewTopic(f"{name}-{each}", 1, 1) for name in names for each in ("run", "ready-1")]
+        for each in admin.create_topics(topics).values():
+            each.result(CALL_S)
+        return
+    with http_client(system, CALL_S) as http:
+        for name in names:
+            base = f"{system.admin_urls[0]}/admin/v2"
+            for path in (f"namespaces/public/{name}-on", f"persistent/public/{name}-on/run"):
+                http.put(f"{base}/{path}").raise_for_status()
+            http.put(f"{base}/persistent/public/default/{name}-ready-1").raise_for_status()
+
+
+def there(system: Endpoints) -> set[str]:
+    """What is there that this module has made: by the beginnings of its names."""
+    if system.system == "kafka":
+        admin = AdminClient({**credentials.librdkafka(system.security), "bootstrap.servers": system.direct_bootstrap})
+        found = list(admin.list_topics(timeout=CALL_S).topics)
+    else:
+        with http_client(system, CALL_S) as http:
+            base = f"{system.admin_urls[0]}/admin/v2"
+            found = [
+                each.rpartition("/")[2]
+                for url in ("namespaces/public", "persistent/public/default")
+                for each in http.get(f"{base}/{url}").raise_for_status().json()
+            ]
+    return {name for name in (OURS, *OTHERS) if any(each.startswith(f"{name}-") for each in found)}
+
+
+def test_what_an_execution_made_is_removed_and_nothing_of_any_other(
+    system: Endpoints, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made(system, OURS, *OTHERS)
+    ours = system.model_copy(update={"names": OURS, "brokers": []})
+    assert there(system) == {OURS, *OTHERS}
+    assert leftovers.main([f"--endpoints={ours.model_dump_json()}"]) == 0, capfd.readouterr().err
+    assert there(system) == {*OTHERS}
+    assert leftovers.main([f"--endpoints={ours.model_dump_json()}"]) == 0, "harmless twice"
+
+
+def test_a_round_trip_leaves_word_who_the_system_is_and_no_topic(
+    system: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same word by whatever address it is asked, and not the address."""
+    word = tmp_path / "word"
+    word.touch()
+    monkeypatch.setattr(round_trips, "LAST_WORD", word)
+    ours = system.model_copy(update={"names": OURS, "brokers": []})
+    assert round_trip(ours, "--identify") == 0
+    told = identity_in(word.read_text())
+    assert told is not None and told.names and all(told.brokers.values())
+    assert not any(address in told.names for address in (system.client_bootstrap, *system.admin_urls))
+    assert OURS not in there(system)

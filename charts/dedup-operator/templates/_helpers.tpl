@@ -33,6 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "operator.settings" -}}
 allowPrivilegedFaults: {{ .Values.allowPrivilegedFaults }}
 allowLoginsToAnyHost: {{ .Values.allowLoginsToAnyHost | default false }}
+allowFaultsOnPodsOfOthers: {{ .Values.allowFaultsOnPodsOfOthers | default false }}
 {{- range $name := list "runnerImage" "clientsImage" "sparkImage" }}
 {{- with $image := index $.Values.settings $name }}
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}

@@ -5,6 +5,12 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments]
   verbs: [get, list, watch]
+{{- if .Values.allowFaultsOnPodsOfOthers }}
+# The finalizer of those with a system that is there already: it holds a deletion until what was made there is removed.
+- apiGroups: [dedup.dev]
+  resources: [dedupexperiments]
+  verbs: [patch]
+{{- end }}
 # What became of them.
 - apiGroups: [dedup.dev]
   resources: [dedupexperiments/status]
@@ -101,6 +107,13 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
   resources: [leases]
   resourceNames: [{{ .Release.Name | quote }}]
   verbs: [get, patch]
+{{- if .Values.allowFaultsOnPodsOfOthers }}
+# The one with the locks of systems that are there already: one experiment a system at a time, in whatever namespace.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ printf "%s-systems" .Release.Name | quote }}]
+  verbs: [get, patch]
+{{- end }}
 # To make it, once.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

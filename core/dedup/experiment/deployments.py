@@ -6,19 +6,23 @@ removes nothing there. Keys and passwords are in Secrets of the experiment's own
 in pods they are files at paths that the operator chooses.
 """
 
+import re
 from typing import Annotated, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from dedup.experiment.artifacts import SecretRef
 from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part, check_one_of
-from dedup.refusals import refusal
+from dedup.refusals import refusal, short
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 """As Kafka calls them."""
 TLS_SCHEMES: Final = ("pulsar+ssl://", "https://")
 PLAIN_RULE: Final = "PLAIN sends the password in clear text, which needs TLS"
 TOKEN_RULE: Final = "a token is sent in clear text to both addresses, which need TLS"
+LABELS_RULE: Final = "labels are letters, digits, dots, dashes and underlines, in the key maybe after a domain and /"
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY: Final = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 STRIMZI: Final = "strimzi-kafka"
 """The chart whose brokers are Strimzi's."""
 
@@ -55,6 +59,28 @@ class Token(Part):
     secret_ref: SecretRef = Field(description="its key token: a JSON web token, say")
 
 
+class PodSelector(Part):
+    """The brokers' pods, in the experiment's namespace; their owner labels each dedup.dev/faults=allowed."""
+
+    match_labels: Annotated[
+        dict[Annotated[str, Field(max_length=317)], Annotated[str, Field(max_length=63)]],
+        Field(min_length=1, max_length=16),
+    ] = Field(description="labels that all of these pods have, and no other pod")
+
+    @model_validator(mode="after")
+    def _labels_of_pods(self) -> Self:
+        for key, value in self.match_labels.items():
+            if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+                got, todo = f"{key}: {value}", "write them as kubectl get pods --show-labels shows them"
+                raise refusal("matchLabels", short(got), LABELS_RULE, todo)
+        return self
+
+    @property
+    def written(self) -> str:
+        """As kubectl takes it: key=value, with commas between them."""
+        return ",".join(f"{key}={value}" for key, value in sorted(self.match_labels.items()))
+
+
 class Existing(Part):
     """A system that is there already: `bootstrap` for a Kafka, `serviceUrl` and `adminUrl` for a Pulsar."""
 
@@ -70,6 +96,9 @@ class Existing(Part):
     tls: Tls | None = Field(None, description="use TLS; left out: nothing is encrypted")
     sasl: Sasl | None = Field(None, description="Kafka: authenticate; left out: no authentication")
     token: Token | None = Field(None, description="Pulsar: authenticate; left out: no authentication")
+    pod_selector: PodSelector | None = Field(
+        None, description="in a cluster: the brokers' pods, for faults that their owner allows"
+    )
 
     @model_validator(mode="after")
     def _tls_where_it_is_spoken(self) -> Self:

@@ -45,8 +45,8 @@ class Security(BaseModel):
 OPEN: Final = Security()
 OURS: Final = "dedup"
 """What all names of ours begin with, on any system."""
-OURS_ALONE: Final = re.compile(f"{OURS}-run-[0-9a-f]{{8}}")
-"""What the names of one execution begin with, on a system that was there before."""
+OURS_ALONE: Final = re.compile(f"{OURS}-run-([0-9a-f]{{8}}|[0-9a-f]{{32}})")
+"""What the names of one execution begin with, on a system that was there before: in a cluster, with 32 digits."""
 
 
 def security_by(existing: Existing, folders: Mapping[str, Path]) -> Security:
@@ -72,6 +72,10 @@ class BrokerPod(BaseModel):
     container: str
     hold: str | None = None
     """The folder in which the chart's start looks for `until` and writes `pid` (docs/charts.md); None: it has none."""
+    uid: str | None = None
+    """Of a pod of others: its identity when it was proven to be the broker's. None: the experiment brought it."""
+    controller: str | None = None
+    """Of a pod of others: the identity of the object that makes it anew; None: nothing does."""
 
 
 class Broker(BaseModel):

@@ -37,7 +37,16 @@ from dedup.faults import own_experiments
 from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
-from dedup.faults.registry import KINDS, Fault, Kinded, possible_on_existing
+from dedup.faults.registry import (
+    KINDS,
+    STRAIGHT_RULE,
+    STRAIGHT_TODO,
+    UNREACHED,
+    Fault,
+    Kinded,
+    pods_of_brokers,
+    possible_on_existing,
+)
 from dedup.faults.throttle_tcp import ThrottleTCP
 from dedup.parts import PATTERNS, TOKEN, Name, Part
 from dedup.quantities import Seconds, format_duration
@@ -58,6 +67,7 @@ _ADDED: Final = {"allowPrivilegedFaults": False, "replacements": 0, "verificatio
             "command",
             "deploy",
             "messagesPerSecond",
+            "podSelector",
             "version",
             *(PRODUCTS.keys() - {"kafka", "pulsar"}),
         ),
@@ -269,12 +279,12 @@ class Spec(Part):
 
     def _check_faults_possible(self) -> None:
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
-        existing = next((system.name for system in self.systems if system.existing is not None), None)
         lacking = {
             Need.KAFKA: next((system.name for system in self.systems if system.protocol != "kafka"), None),
             Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
-            Need.POLICIES: next((system.name for system in self.systems if system.chart == STRIMZI), None),
+            Need.OWN_BOOKIES: next((each.name for each in self.systems if each.pulsar and each.existing), None),
+            Need.POLICIES: next((each.name for each in self.systems if each.existing or each.chart == STRIMZI), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
             Need.TRANSACTIONS: None if self.workload.in_transactions else "",
             Need.PROCESSES: None,  # where it will run, no file says
@@ -288,14 +298,7 @@ class Spec(Part):
                     f"an experiment has at most one {fault.kind}: {fault.given.single}",
                     "take one of them out",
                 )
-            if existing is not None and not fault.given.on_existing:
-                raise refusal(
-                    f"{where}.{fault.kind}",
-                    fault.name,
-                    f"system {existing} is there already: its brokers are not the experiment's to hurt, "
-                    "only its own clients' connections are",
-                    f"write {possible_on_existing()}, or let the system be deployed",
-                )
+            self._check_existing(where, fault)
             for choice in fault.given.chosen:
                 if (system := lacking[choice.need]) is not None:
                     raise refusal(
@@ -304,6 +307,19 @@ class Spec(Part):
                         choice.rule.format(system=system),
                         choice.todo,
                     )
+
+    def _check_existing(self, where: str, fault: Kinded) -> None:
+        """Brokers of others are hurt only if their pods are named, and then clients go to them straight."""
+        for system in self.systems:
+            if system.existing is None or fault.given.on_existing:
+                continue
+            if not (fault.given.on_consent and system.existing.pod_selector is not None):
+                rule = f"system {system.name} is there already: {UNREACHED}"
+                todo = f"write {possible_on_existing()}, or let the system be deployed{pods_of_brokers(fault.given)}"
+                raise refusal(f"{where}.{fault.kind}", fault.name, rule, todo)
+            led = any(each.given.through_proxy or each.given.on_frames for _, each in self.written_faults)
+            if led or system.network.latency_s:
+                raise refusal(f"{where}.{fault.kind}", fault.name, STRAIGHT_RULE, STRAIGHT_TODO)
 
     def _check_told_apart(self) -> None:
         """A delay that is longer or shorter by chance could pass for the time that bytes wait for bandwidth."""
@@ -386,7 +402,16 @@ class Experiment(Part):
         existing = [(system["deploy"] or {}).get("existing") or {} for system in document["systems"]]
         tls = [each["tls"] for each in existing if each.get("tls")]
         ats, drawable = [each["at"] for each in document["faults"]], (document["random"] or {}).get("operations", [])
-        listed = (*document["systems"], *clients, *tls, *document["variants"], *document["faults"], *ats, *drawable)
+        listed = (
+            *document["systems"],
+            *clients,
+            *existing,
+            *tls,
+            *document["variants"],
+            *document["faults"],
+            *ats,
+            *drawable,
+        )
         for fault, kind in ((each, kind) for each in (*document["faults"], *drawable) for kind in KINDS):
             if (given := fault.get(kind.key)) is not None:
                 fault[kind.key] = {key: value for key, value in given.items() if kind.newer.get(key, ...) != value}

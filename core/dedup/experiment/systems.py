@@ -24,8 +24,8 @@ class Keys(NamedTuple):
 
 
 EXISTING: Final[Mapping[Protocol, Keys]] = {
-    "kafka": Keys(("bootstrap",), ("tls", "sasl")),
-    "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token")),
+    "kafka": Keys(("bootstrap",), ("tls", "sasl", "podSelector")),
+    "pulsar": Keys(("serviceUrl", "adminUrl"), ("tls", "token", "podSelector")),
 }
 
 

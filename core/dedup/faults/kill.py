@@ -22,6 +22,7 @@ class Kill(OfOneProcess):
     )
 
     key = "kill"
+    on_consent = True
     summary = "SIGKILL a broker or bookie and start it again later"
     lasting = "restart_after_s"
     in_every_digest = True
@@ -55,6 +56,10 @@ class Kill(OfOneProcess):
             got, rule = format_duration(self.restart_after_s), "brokers outlast a ZooKeeper that is back in a session"
             raise refusal("restartAfter", got, rule, f"write more than {format_duration(SESSION_S)}")
         return self
+
+    @property
+    def needs_hold(self) -> bool:
+        return self.restart_after_s > 0
 
     @property
     def words(self) -> str:

@@ -36,6 +36,8 @@ class Need(StrEnum):
     """Every system speaks Pulsar's protocol."""
     BOOKIES = "bookies"
     """The system stores messages in processes of their own, as only Pulsar does."""
+    OWN_BOOKIES = "ownBookies"
+    """Every Pulsar is the experiment's own: of one that is there already nobody tells which pods store its messages."""
     POLICIES = "policies"
     """Our NetworkPolicy alone decides who reaches a broker. It stays in the cluster until it is healed."""
     PRIVILEGE = "privilege"
@@ -110,6 +112,10 @@ class FaultKind(Part):
     """It acts on the clients' connections, so a proxy must stand in their path."""
     on_existing: ClassVar[tuple[Platform, ...]] = ()
     """From where it can be injected into a system that the experiment has not deployed: this machine, or a pod."""
+    on_consent: ClassVar[bool] = False
+    """In a cluster it can strike pods of brokers that are there already, if their owner allows it by a label."""
+    replaces_pod: ClassVar[bool] = False
+    """It ends a pod, whose controller must make another of the same name."""
     on_frames: ClassVar[bool] = False
     """It strikes a single request or reply, so an interposer must stand in the producer's path.
 
@@ -176,6 +182,11 @@ class FaultKind(Part):
     def group(self) -> str:
         """Among which processes of a system its victim is, with these settings: the field of its endpoints."""
         return "brokers"
+
+    @property
+    def needs_hold(self) -> bool:
+        """Whether, with these settings, whom it strikes must be kept from starting again for a time."""
+        return False
 
     @property
     def brings(self) -> str | None:

@@ -57,6 +57,7 @@ class Partition(FaultKind):
     duration_s: Seconds = Field(alias="duration", gt=0, le=3600, description="how long, more than 0s and at most 1h")
 
     key = "partition"
+    on_consent = True
     summary = "cut a broker off from the others, or from clients"
     lasting = "duration_s"
     own_networks = True
@@ -67,10 +68,12 @@ class Partition(FaultKind):
             field="by",
             value=Means.NETWORK_POLICY,
             need=Need.POLICIES,
-            rule="system {system} is Strimzi's, whose own policies let brokers be reached, and policies add up",
-            todo="write NetFilter (with spec.allowPrivilegedFaults), or take deploy.chart out",
-            said="Strimzi's own policies let brokers be reached, and policies add up; "
-            "write NetFilter as partition.by, or take deploy.chart out",
+            rule="policies of others (Strimzi's, an owner's) are for brokers of {system}; policies add up, so ours "
+            "would cut nothing off, or open what an owner has closed",
+            todo="write NetFilter (with spec.allowPrivilegedFaults), or take deploy out",
+            said="policies of others (Strimzi's, an owner's) are for brokers that are Strimzi's, or there already; "
+            "policies add up, so ours would cut nothing off, or open what an owner has closed; "
+            "write NetFilter as partition.by, or take deploy out",
             rights=(Right("networking.k8s.io", "networkpolicies", ("get", "create", "delete"), by_name=False),),
         ),
         Choice(
@@ -82,6 +85,15 @@ class Partition(FaultKind):
             said="a partition by NetFilter adds a container with NET_ADMIN to a broker's pod; "
             "set spec.allowPrivilegedFaults: true, or use NetworkPolicy",
             rights=(Right("", "pods/ephemeralcontainers", ("patch",), by_name=True),),
+        ),
+        Choice(
+            field="between",
+            value=Between.BROKERS,
+            need=Need.OWN_BOOKIES,
+            rule="nobody tells where bookies of {system} are, from which a broker is cut off: it is there already",
+            todo="write kill or pause, or let the Pulsar be deployed",
+            said="a Pulsar is there already, and nobody tells where its bookies are, from which a broker is cut off; "
+            "write kill or pause, or let the Pulsar be deployed",
         ),
         Choice(
             field="between",

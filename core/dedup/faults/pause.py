@@ -14,6 +14,7 @@ class Pause(OfOneProcess):
     duration_s: Seconds = Field(alias="duration", ge=1, le=600, description="how long, at least 1s and at most 10m")
 
     key = "pause"
+    on_consent = True
     summary = "stop a broker's process for a time, as a long garbage collection does"
     lasting = "duration_s"
     must_last = True

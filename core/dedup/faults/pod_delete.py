@@ -19,6 +19,8 @@ class PodDelete(FaultKind):
     )
 
     key = "podDelete"
+    on_consent = True
+    replaces_pod = True
     summary = "delete a broker's pod (Kubernetes only)"
     lasting = "grace_period_s"
     platforms = (Platform.PODS,)

@@ -31,6 +31,12 @@ KINDS: Final[tuple[type[FaultKind], ...]] = (
     *(Message, Chaos),
 )
 
+UNREACHED: Final = "its brokers are not the experiment's to hurt, only its own clients' connections are"
+CONSENT_TODO: Final = "write existing.podSelector, and have their owner allow it"
+STRAIGHT_RULE: Final = (
+    "pods of a system that is there already are struck while clients go to them straight, without a proxy"
+)
+STRAIGHT_TODO: Final = "make two experiments of it: faults of pods, and faults or latency of connections"
 LATENCY_FAULT: Final = "latency"
 """The system's own network latency: it is injected and witnessed as a fault is, but is no kind of fault."""
 
@@ -122,6 +128,16 @@ def on_existing(platform: Platform | None = None) -> list[type[FaultKind]]:
 def possible_on_existing(platform: Platform | None = None) -> str:
     """Their keys, in words."""
     return " or ".join(kind.key for kind in on_existing(platform))
+
+
+def on_consent() -> list[type[FaultKind]]:
+    """The kinds that can strike, in a cluster, pods of others that their owner allows."""
+    return [kind for kind in KINDS if kind.on_consent]
+
+
+def pods_of_brokers(kind: FaultKind | type[FaultKind]) -> str:
+    """What else can be done if the kind strikes pods whose owner allows it, in words."""
+    return f"; in a cluster name the brokers' pods: {CONSENT_TODO}" if kind.on_consent else ""
 
 
 def kind_of(key: str) -> type[FaultKind] | None:

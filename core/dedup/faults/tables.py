@@ -16,7 +16,8 @@ NEEDS: Final = {
     Need.KAFKA: "a Kafka",
     Need.PULSAR: "a Pulsar",
     Need.BOOKIES: "a Pulsar",
-    Need.POLICIES: "a network that enforces policies, and no Strimzi",
+    Need.OWN_BOOKIES: "no Pulsar that is there already",
+    Need.POLICIES: "a network that enforces policies, and systems of our charts",
     Need.PRIVILEGE: "allowPrivilegedFaults",
     Need.PROCESSES: "dedup run",
     Need.TRANSACTIONS: "workload.transactions",
@@ -31,6 +32,7 @@ NOTICED: Final = {
 FROM: Final = {Platform.PROCESSES: "dedup run", Platform.PODS: "a cluster"}
 """From where they are reached."""
 EXISTING: Final = "systems that are there already"
+CONSENTING: Final = "pods of brokers that are there already, if their owner allows it"
 
 
 class Setting(BaseModel):
@@ -121,6 +123,8 @@ def _on_existing(kind: type[FaultKind]) -> Iterator[str]:
             "" if kind.on_existing == EVERYWHERE else f" ({' and '.join(FROM[each] for each in kind.on_existing)} only)"
         )
         yield f"{EXISTING}{only}"
+    if kind.on_consent:
+        yield CONSENTING
 
 
 def _strikes(kind: type[FaultKind]) -> str:

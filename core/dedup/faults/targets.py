@@ -67,6 +67,18 @@ def choices(key: str) -> tuple[Choice, ...]:
             )
             for target, need, own, what, other in _ONLY
         ),
+        *(
+            Choice(
+                field="target",
+                value=target,
+                need=Need.OWN_BOOKIES,
+                rule=f"system {{system}} is there already, and nobody tells in which pod {which} is",
+                todo="write Leader, or let the Pulsar be deployed",
+                said=f"a Pulsar is there already, and nobody tells in which pod {which} is; "
+                f"write Leader as {key}.target, or let the Pulsar be deployed",
+            )
+            for target, which in ((Target.BOOKIE, "a bookie"), (Target.ZOOKEEPER, "its ZooKeeper"))
+        ),
         Choice(
             field="target",
             value=Target.ZOOKEEPER,

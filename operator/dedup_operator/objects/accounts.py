@@ -3,7 +3,8 @@
 A run looks at pods and runs commands in the brokers' (that is how a broker is killed and how its sockets are read),
 unless all its systems are there already; the clients in the same pod have no token. Some kinds of faults need more, and
 only experiments with such faults give it. What changes a pod, or enters it, is a right to the brokers' pods by name.
-The driver makes executors. The report writes into one ConfigMap. None may read Secrets.
+Pods of others are in a role of their own, which lasts as long as the execution has their system. The driver makes
+executors. The report writes into one ConfigMap. None may read Secrets.
 
 Where pods have an identity of their cloud's, annotations of their accounts say which. Those of runs, of Spark and of
 reports have it, which reach the store.
@@ -12,7 +13,7 @@ reports have it, which reach the store.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from dedup.experiment.spec import Experiment
+from dedup.experiment.spec import Experiment, System
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need
 from dedup_operator.objects.names import Owner, metadata, name_of
@@ -107,12 +108,35 @@ def _identified(made: list[Object], annotations: Mapping[str, str] | None) -> li
     ]
 
 
+def strikes_name(owner: Owner, system: System) -> str:
+    return name_of(owner, "account", "strikes", system.name)
+
+
+def strikes(owner: Owner, experiment: Experiment, system: System, pods: Sequence[str]) -> list[Object]:
+    """What a run may do to these pods of a system that is there already: a role, and its binding to the run's account.
+
+    The pods are proven to be the system's brokers, and their owner allows it; there is at least one.
+    """
+    rights = {right for fault in experiment.spec.all_faults for right in fault.given.all_rights if right.by_name}
+    rules = [
+        *_entered(list(pods)),
+        *(_rule(each.group, [each.resource], [*each.verbs], list(pods)) for each in sorted(rights)),
+    ]
+    name = strikes_name(owner, system)
+    return _role(metadata(owner, name, "run", system=system.name), rules, run_account(owner), owner.namespace)
+
+
 def _run_rules(owner: Owner, experiment: Experiment, images: Sequence[ChaosImage]) -> Iterator[Rule]:
     if names := _touched(owner, experiment):
-        yield _rule("", ["pods"], ["get", "list", "watch"])
-        # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
-        yield _rule("", ["pods/exec"], ["get", "create"], names)
+        yield from _entered(names)
     yield from _fault_rules(experiment, names, images)
+
+
+def _entered(names: list[str]) -> Iterator[Rule]:
+    """To look at pods, and to run commands in those of these names."""
+    yield _rule("", ["pods"], ["get", "list", "watch"])
+    # A websocket asks to `get`, as Kubernetes has it up to 1.34; later ones ask whether one may `create`.
+    yield _rule("", ["pods/exec"], ["get", "create"], names)
 
 
 def _touched(owner: Owner, experiment: Experiment) -> list[str]:
@@ -137,13 +161,20 @@ def _account(owner: Owner, name: str, component: str, rules: list[Rule]) -> list
     meta = metadata(owner, name, component)
     return [
         _service_account(meta, mounted=name == driver_account(owner)),
+        *_role(meta, rules, name, owner.namespace),
+    ]
+
+
+def _role(meta: Object, rules: list[Rule], account: str, namespace: str) -> list[Object]:
+    """A role of that metadata, and its binding to the account."""
+    return [
         {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": meta, "rules": rules},
         {
             "apiVersion": f"{RBAC}/v1",
             "kind": "RoleBinding",
             "metadata": meta,
-            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": owner.namespace}],
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": meta["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
         },
     ]
 

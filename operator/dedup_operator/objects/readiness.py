@@ -29,9 +29,10 @@ def readiness_name(owner: Owner, system: System) -> str:
 def readiness(owner: Owner, experiment: Experiment, system: System, settings: Settings) -> Object:
     """The Job. It is complete once a message went there and back."""
     release = release_of(owner, system)
-    told = endpoints(system, release, owner.namespace)
+    locks = settings.allow_faults_on_pods_of_others
+    told = endpoints(system, release, owner.namespace, removable=locks)
     lasts_s = int(experiment.spec.timeouts.provision_s)
-    program = ["python", "-m", "dedup_runners.round_trips", *_asking(told), f"--timeout-s={lasts_s}"]
+    program = ["python", "-m", "dedup_runners.round_trips", *_asking(told, locks=locks), f"--timeout-s={lasts_s}"]
     mounts = {"tmp": "/tmp", **credential_mounts(system)}
     image = settings.runner_image
     meta = metadata(owner, readiness_name(owner, system), "readiness", system=system.name)
@@ -59,10 +60,11 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec}
 
 
-def _asking(told: Endpoints) -> list[str]:
-    """What the round trip's command line says of the system."""
+def _asking(told: Endpoints, *, locks: bool) -> list[str]:
+    """What the round trip's command line says of the system; for its lock it must say who it is."""
     if not told.brokers:
-        return ["existing", f"--endpoints={told.model_dump_json(exclude_defaults=True)}"]
+        known = ["--identify"] if locks else []
+        return ["existing", f"--endpoints={told.model_dump_json(exclude_defaults=True)}", *known]
     return [told.system, f"--clients={told.client_bootstrap}", *_ASKING[told.system](told)]
 
 

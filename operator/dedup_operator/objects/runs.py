@@ -61,7 +61,8 @@ COURIER_MEMORY: Final = "512Mi"
 def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Assignment:
     """What the programs of the pod are told."""
     system = next(each for each in experiment.spec.systems if each.name == run.system)
-    found = endpoints(system, release_of(owner, system), owner.namespace)
+    removable = settings.allow_faults_on_pods_of_others
+    found = endpoints(system, release_of(owner, system), owner.namespace, removable=removable)
     if system.existing is not None and experiment.spec.proxied(system):
         found = found.model_copy(update={"toxiproxy_url": TOXIPROXY_URL})
     return Assignment(

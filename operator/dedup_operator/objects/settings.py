@@ -218,6 +218,11 @@ class Defaults(Part):
     allow_logins_to_any_host: bool = Field(
         False, description="whether a Secret with a log-in needs no annotation that says where it may be shown"
     )
+    allow_faults_on_pods_of_others: bool = Field(
+        False,
+        description="a preview: whether experiments may strike pods of systems that are there already, whose owner "
+        "allows it; every experiment on such a system then takes its lock, and removes what it has made there",
+    )
     chaos_images: list[ChaosImage] = Field(
         default_factory=list, description="where users' own experiments of Chaos Toolkit may run; none: nowhere"
     )

@@ -21,6 +21,9 @@ SETTINGS: Final = "settings.json"
 OF_TODAY: Final = {"concurrent_experiments", "allow_privileged_faults", "allow_logins_to_any_host", "chaos_images"}
 """What concerns all experiments together, or is a right: the administrator's word of today counts."""
 
+PREVIEW: Final = "allow_faults_on_pods_of_others"
+"""What is kept only if it is on, so that an operator of before reads all others."""
+
 
 def snapshot_name(owner: Owner) -> str:
     return name_of(owner, "snapshot")
@@ -31,7 +34,8 @@ def snapshot(owner: Owner, experiment: Experiment, settings: Settings) -> Object
     meta = metadata(owner, snapshot_name(owner), "snapshot")
     meta["annotations"] = {"dedup.dev/digest": experiment.digest()}
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
-    kept = settings.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=OF_TODAY)
+    left_out = OF_TODAY if settings.allow_faults_on_pods_of_others else OF_TODAY | {PREVIEW}
+    kept = settings.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
     data = {FILE: json.dumps(document, indent=1), SETTINGS: json.dumps(kept, indent=1)}  # which is YAML too
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
 

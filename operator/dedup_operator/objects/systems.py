@@ -7,19 +7,17 @@ where the Toxiproxy in the clients' own pod listens; the tester has a way of its
 A system that is there already is where the experiment says; who its brokers are, each run asks it anew.
 """
 
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from dedup.experiment.deployments import STRIMZI
-from dedup.experiment.endpoints import Endpoints, asked_at
+from dedup.experiment.endpoints import OURS, Endpoints, asked_at
 from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
-
-TOPICS: Final = "dedup-"
-"""What all names of ours begin with on a system that is there already: its owner may grant us just these."""
 
 
 class Chart(NamedTuple):
@@ -43,6 +41,14 @@ def release_of(owner: Owner, system: System) -> str:
     return name_of(owner, "system", system.name)
 
 
+def names_on(release: str) -> str:
+    """What all begins with that an execution makes on a system that is there already. Nobody else's does.
+
+    A release's name is a digest of the experiment's uid, the runToken and the system.
+    """
+    return f"{OURS}-run-{hashlib.sha256(release.encode()).hexdigest()[:32]}"
+
+
 def proxies_of(release: str) -> str:
     """The ConfigMap in which the chart tells a Toxiproxy what to do."""
     return f"{release}-toxiproxy"
@@ -63,11 +69,16 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     return {**settings.charts.get(system.chart, {}), **said}
 
 
-def endpoints(system: System, release: str, namespace: str) -> Endpoints:
+def endpoints(system: System, release: str, namespace: str, *, removable: bool = False) -> Endpoints:
     """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them.
 
-    Of a system that is there already: where it is asked who they are, straight.
+    Of a system that is there already: where it is asked who they are, straight. All that is made there is `removable`
+    by its name if no other execution's begins with it.
     """
+    if system.existing is not None and not removable:
+        return asked_at(system.protocol, system.existing, security(system), f"{OURS}-{release}-")
     if system.existing is not None:
-        return asked_at(system.protocol, system.existing, security(system), f"{TOPICS}{release}-")
+        names = names_on(release)
+        found = asked_at(system.protocol, system.existing, security(system), f"{names}-")
+        return found.model_copy(update={"names": names})
     return CHARTS[system.chart].endpoints(system, release, namespace)

@@ -7,6 +7,7 @@ from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.spec import System
 from dedup_operator.provision.existing import Existing
 from dedup_operator.provision.helm import Helm
+from dedup_operator.provision.locked import Locked
 from dedup_operator.provision.provisioner import Context, Provisioner
 from dedup_operator.provision.strimzi import Strimzi
 
@@ -16,5 +17,6 @@ OF_CHART: Final[Mapping[str, type[Helm]]] = {STRIMZI: Strimzi}
 
 def provisioner(context: Context, system: System) -> Provisioner:
     """Who provisions this system of the execution."""
-    kind = Existing if system.existing is not None else OF_CHART.get(system.chart, Helm)
-    return kind(context, system)
+    if system.existing is not None:
+        return (Locked if context.settings.allow_faults_on_pods_of_others else Existing)(context, system)
+    return OF_CHART.get(system.chart, Helm)(context, system)

@@ -6,7 +6,7 @@ from dedup_operator.sights import ABSENT
 
 
 class Existing(Provisioner):
-    """`deploy.existing`."""
+    """`deploy.existing`, where the operator has no locks."""
 
     def is_there(self) -> bool:
         return True

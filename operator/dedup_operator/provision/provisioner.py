@@ -8,6 +8,7 @@ from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import Observation
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Object
+from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.readiness import readiness, readiness_name
 from dedup_operator.objects.settings import Settings
@@ -27,6 +28,8 @@ class Context(NamedTuple):
     settings: Settings
     now: Callable[[], float]
     """Seconds since 1970."""
+    home: Home = HERE
+    """Where locks of systems are."""
 
 
 class Provisioner(ABC):

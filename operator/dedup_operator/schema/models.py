@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 
 _KEPT: Final = (
     *("type", "format", "enum", "pattern", "maxLength", "minLength"),
-    *("minimum", "maximum", "minItems", "maxItems", "maxProperties", "additionalProperties"),
+    *("minimum", "maximum", "minItems", "maxItems", "minProperties", "maxProperties", "additionalProperties"),
 )
 _SAID_OTHERWISE: Final = (
     *("title", "description", "default", "const", "propertyNames"),

@@ -27,7 +27,18 @@ from dedup.experiment.workloads import ONE_KIND
 from dedup.faults.draws import Operation
 from dedup.faults.kinds import FaultKind, Need
 from dedup.faults.moments import At
-from dedup.faults.registry import KINDS, LATENCY_FAULT, Fault, on_existing, possible_on_existing
+from dedup.faults.registry import (
+    CONSENT_TODO,
+    KINDS,
+    LATENCY_FAULT,
+    STRAIGHT_RULE,
+    STRAIGHT_TODO,
+    UNREACHED,
+    Fault,
+    on_consent,
+    on_existing,
+    possible_on_existing,
+)
 from dedup.parts import PATTERNS
 from dedup.quantities import PATTERN, format_duration
 from dedup.workloads import registry as workloads
@@ -208,6 +219,16 @@ def _of_all_faults(holds: str) -> str:
     """CEL that holds if this holds of every `fault`, of those that are done and of those to draw from."""
     drawn = f"(!has(self.random) || self.random.operations.all(fault, {holds}))"
     return f"(self.faults.all(fault, {holds}) && {drawn})"
+
+
+def _any_of(kinds: Iterable[type[FaultKind]]) -> str:
+    """CEL: `fault` is of one of these kinds."""
+    return " || ".join(f"has(fault.{kind.key})" for kind in kinds)
+
+
+_DEPLOYED: Final = "!has(system.deploy) || !has(system.deploy.existing)"
+_LED: Final = tuple(kind for kind in KINDS if kind.through_proxy or kind.on_frames)
+"""The kinds for which clients of a system that is there already are led past a proxy or an interposer."""
 
 
 def _all_speak(protocol: Protocol) -> str:
@@ -441,12 +462,22 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
         ),
         *_choices(Need.BOOKIES, "self.systems.all(system, has(system.pulsar))"),
         Rule(
-            "self.systems.all(system, !has(system.deploy) || !has(system.deploy.existing)) || "
-            + _of_all_faults(" || ".join(f"has(fault.{kind.key})" for kind in on_existing())),
-            "one of the systems is there already: its brokers are not the experiment's to hurt, only its own clients' "
-            f"connections are; write {possible_on_existing()}, or let the system be deployed",
+            f"self.systems.all(system, {_DEPLOYED}) || {_of_all_faults(_any_of(on_existing()))} || "
+            f"self.systems.all(system, {_DEPLOYED} || "
+            f"has(system.deploy.existing.podSelector)) && {_of_all_faults(_any_of([*on_existing(), *on_consent()]))}",
+            f"one of the systems is there already: {UNREACHED}; "
+            f"write {possible_on_existing()}, or let the system be deployed; for "
+            f"{', '.join(kind.key for kind in on_consent())} {CONSENT_TODO}",
         ),
-        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy) || !has(system.deploy.chart))"),
+        Rule(
+            f"self.systems.all(system, {_DEPLOYED}) || {_of_all_faults(f'!({_any_of(on_consent())})')} || "
+            f"{_of_all_faults(f'!({_any_of(_LED)})')} && "
+            f"self.systems.all(system, {_DEPLOYED} || !{_is_duration('system.network.latency')} || "
+            "duration(system.network.latency) == duration('0s'))",
+            f"{STRAIGHT_RULE}; {STRAIGHT_TODO}",
+        ),
+        *_choices(Need.OWN_BOOKIES, f"self.systems.all(system, !has(system.pulsar) || {_DEPLOYED})"),
+        *_choices(Need.POLICIES, "self.systems.all(system, !has(system.deploy))"),
         *_choices(Need.PRIVILEGE, "self.allowPrivilegedFaults"),
         *_choices(Need.TRANSACTIONS, "has(self.workload.transactions)"),
         _switch(_CONTROL, _TREATMENT, "Disabled", CONTROL_SWITCH),

@@ -5,8 +5,10 @@ address or two, and its brokers may change between two runs. So each run asks an
 not asked again: neither a password nor a certificate gets better by waiting.
 """
 
+import socket
 import ssl
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -15,6 +17,7 @@ import httpx
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.systems import Protocol
+from dedup.wire.identities import Identity
 from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S, NotLetIn
 from dedup_runners.waiting import WaitedTooLong, until
 
@@ -96,6 +99,35 @@ _ASK: Final[Mapping[Protocol, Callable[[Endpoints], tuple[Endpoints | None, str]
     "kafka": _kafka,
     "pulsar": _pulsar,
 }
+
+
+def identity(found: Endpoints) -> Identity:
+    """Who the system is whose brokers are found; PlatformError if none of them says so."""
+    places = {each.id: sorted(addresses_of(each.host)) for each in found.brokers}
+    if found.system == "pulsar":
+        return Identity(brokers=places)
+    from dedup_runners.admins.views import view
+
+    for broker in found.brokers:
+        assert broker.host is not None
+        with suppress(OSError, PlatformError):
+            if cluster := view((broker.host, broker.client_port), None, found.security).cluster:
+                return Identity(cluster=cluster, brokers=places)
+    raise PlatformError(
+        where=found.direct_bootstrap,
+        got="no cluster id",
+        rule="a broker says which cluster it belongs to, so that two experiments do not test one at the same time",
+        todo="see that a broker answers",
+    )
+
+
+def addresses_of(host: str | None) -> set[str]:
+    """The addresses to which a host leads now; none if it leads nowhere."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return set()
+    return {str(each[4][0]) for each in found}
 
 
 def let_in(answer: httpx.Response) -> httpx.Response:

@@ -45,6 +45,8 @@ class View(NamedTuple):
     error: int
     partitions: dict[int, Partition]
     controller: str = "-1"
+    cluster: str = ""
+    """The cluster's id."""
 
     def lack(self, expected: set[str], topic: str | None) -> str | None:
         """What is missing to a whole cluster, in words; None if nothing is."""
@@ -70,7 +72,7 @@ def view(address: tuple[str, int], topic: str | None, security: Security = OPEN)
     brokers = {str(each.node_id): (each.host, each.port) for each in said.brokers}
     found = said.topics[0] if said.topics else None
     partitions = {each.partition_index: _partition(each) for each in found.partitions} if found else {}
-    return View(brokers, found.error_code if found else 0, partitions, str(said.controller_id))
+    return View(brokers, found.error_code if found else 0, partitions, str(said.controller_id), said.cluster_id or "")
 
 
 def active_controller(address: tuple[str, int], security: Security = OPEN) -> str | None:

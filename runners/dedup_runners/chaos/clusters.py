@@ -7,14 +7,15 @@ at and left alone. The rights that this needs beyond those of `containers` are n
 
 import json
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
+from dedup.experiment.consents import CONSENT, Found, may_strike
 from dedup.experiment.endpoints import BrokerPod, Endpoints
-from dedup_runners.chaos.containers import CALL_TIMEOUT_S, CONSENT, ApiContainers, Shell, refused
+from dedup_runners.chaos.containers import CALL_TIMEOUT_S, ApiContainers, Shell, controller_of, judged_by, refused
 
 Document = Mapping[str, Any]
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -28,10 +29,26 @@ class PodSeen(NamedTuple):
     address: str
     running: frozenset[str]
     ended: frozenset[str] = frozenset()
+    version: str = ""
+    """Of the object, as it was read: what changes anything of it changes this."""
+    controller: str = ""
+    """The identity of the object that makes it anew; empty: nothing does."""
+    leaving: bool = False
+    """It is being deleted."""
+    shares: str = ""
+    experiment: str = ""
+    containers: frozenset[str] = frozenset()
 
     @property
     def consents(self) -> bool:
         return self.labels.get(CONSENT[0]) == CONSENT[1]
+
+    @property
+    def found(self) -> Found:
+        """What decides whether it may be struck now."""
+        return Found(
+            self.uid, self.consents, self.controller, self.leaving, self.shares, self.experiment, self.containers
+        )
 
 
 class Cluster(Protocol):
@@ -41,12 +58,19 @@ class Cluster(Protocol):
         """The pod of that name now; None if there is none. Right: `get` on pods."""
         ...
 
-    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
-        """Delete the pod; the names of what was deleted. Rights: `list` and `delete` on pods."""
+    def delete(self, pod: BrokerPod, seen: PodSeen, grace_s: int) -> bool:
+        """Delete the pod if it still is as it was seen; else nothing is done, and False. Right: `delete` on pods."""
         ...
 
-    def add_container(self, pod: BrokerPod, container: Document) -> None:
-        """Add an ephemeral container to it. Right: `patch` on pods/ephemeralcontainers."""
+    def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
+        """The names of all pods with this label. Right: `list` on pods."""
+        ...
+
+    def add_container(self, pod: BrokerPod, seen: PodSeen, container: Document) -> bool:
+        """Add an ephemeral container to it if it still is as it was seen; else nothing is done, and False.
+
+        Right: `patch` on pods/ephemeralcontainers.
+        """
         ...
 
     def put_policy(self, namespace: str, policy: Document) -> None:
@@ -95,23 +119,37 @@ class ApiCluster:
             address=found.status.pod_ip or "",
             running=frozenset(each.name for each in statuses if each.state and each.state.running),
             ended=frozenset(each.name for each in statuses if each.state and each.state.terminated),
+            version=found.metadata.resource_version or "",
+            controller=controller_of(found),
+            leaving=found.metadata.deletion_timestamp is not None,
+            **judged_by(found),
         )
 
-    def delete(self, pod: BrokerPod, grace_s: int) -> list[str]:
-        from chaosk8s.pod.actions import terminate_pods
+    def delete(self, pod: BrokerPod, seen: PodSeen, grace_s: int) -> bool:
+        from kubernetes.client import V1DeleteOptions, V1Preconditions
 
-        os.environ["CHAOSTOOLKIT_IN_POD"] = "true"  # how chaostoolkit-kubernetes is told to use the service account
-        wanted = f"^{re.escape(pod.name)}$"
-        done = self._asked(
-            pod, lambda: terminate_pods(name_pattern=wanted, all=True, ns=pod.namespace, grace_period=grace_s)
+        asked = V1DeleteOptions(
+            grace_period_seconds=grace_s,
+            preconditions=V1Preconditions(uid=seen.uid, resource_version=seen.version or None),
         )
-        return list(done or [])
 
-    def add_container(self, pod: BrokerPod, container: Document) -> None:
-        body = {"spec": {"ephemeralContainers": [dict(container)]}}
+        delete = self._core.delete_namespaced_pod
+        done = self._unless_changed(lambda: delete(pod.name, pod.namespace, body=asked, **BOUND))
+        return bool(self._asked(pod, done))
+
+    def bearers(self, namespace: str, label: tuple[str, str]) -> list[str]:
+        where, asked = BrokerPod(namespace=namespace, name="=".join(label), container=""), "=".join(label)
+        found = self._asked(where, lambda: self._core.list_namespaced_pod(namespace, label_selector=asked, **BOUND))
+        return [] if found is None else [each.metadata.name for each in found.items]
+
+    def add_container(self, pod: BrokerPod, seen: PodSeen, container: Document) -> bool:
+        read = {"uid": seen.uid, **({"resourceVersion": seen.version} if seen.version else {})}
+        body = {"metadata": read, "spec": {"ephemeralContainers": [dict(container)]}}
         patch = self._core.patch_namespaced_pod_ephemeralcontainers
-        if self._asked(pod, lambda: patch(pod.name, pod.namespace, body, **BOUND)) is None:
+        done = self._unless_changed(lambda: patch(pod.name, pod.namespace, body, **BOUND))
+        if (found := self._asked(pod, done)) is None:
             raise missing(pod)
+        return bool(found)
 
     def put_policy(self, namespace: str, policy: Document) -> None:
         where = BrokerPod(namespace=namespace, name=policy["metadata"]["name"], container="")
@@ -133,6 +171,22 @@ class ApiCluster:
 
     def shell(self, pod: BrokerPod) -> Shell:
         return ApiContainers(self._client).shell(pod)
+
+    @staticmethod
+    def _unless_changed(call: Callable[[], Any]) -> Callable[[], bool]:
+        """The call, which says whether it was done: the API server refuses it if what was read has changed."""
+        from kubernetes.client import ApiException
+
+        def done() -> bool:
+            try:
+                call()
+            except ApiException as error:
+                if error.status == HTTPStatus.CONFLICT:
+                    return False
+                raise
+            return True
+
+        return done
 
     def _asked(self, pod: BrokerPod, call: Any) -> Any:
         """What the call gives; None for what is not there."""
@@ -166,17 +220,11 @@ def pod_of(endpoints: Endpoints, broker: str) -> BrokerPod:
 
 
 def consenting(cluster: Cluster, pod: BrokerPod) -> PodSeen:
-    """The pod, if it is there and consents to be hurt."""
+    """The pod as it is now, if it is there and may be struck now."""
     seen = cluster.pod(pod)
     if seen is None:
         raise missing(pod)
-    if not seen.consents:
-        raise PlatformError(
-            where=f"pod {pod.namespace}/{pod.name}",
-            got=f"no label {'='.join(CONSENT)}",
-            rule="only pods that consent are hurt",
-            todo="label the pod",
-        )
+    may_strike(pod, seen.found)
     return seen
 
 

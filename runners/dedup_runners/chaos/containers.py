@@ -16,9 +16,9 @@ from urllib3.exceptions import HTTPError
 from websocket import WebSocketException
 
 from dedup.errors import PlatformError
+from dedup.experiment.consents import CONSENT, EXPERIMENT, Found
 from dedup.experiment.endpoints import BrokerPod
 
-CONSENT: Final = ("dedup.dev/faults", "allowed")
 CALL_TIMEOUT_S: Final = 10.0
 MARK: Final = "-- dedup: said --"
 LOST: Final = (OSError, WebSocketException)
@@ -34,6 +34,20 @@ class Seen(NamedTuple):
     restarts: int
     ends: dict[str, int]
     """Exit codes of the lives that it still knows to have ended: the last one or two."""
+    controller: str = ""
+    """The identity of the object that makes the pod anew; empty: nothing does."""
+    leaving: bool = False
+    """It is being deleted."""
+    shares: str = ""
+    experiment: str = ""
+    containers: frozenset[str] = frozenset()
+
+    @property
+    def found(self) -> Found:
+        """What decides whether it may be struck now."""
+        return Found(
+            self.uid, self.consents, self.controller, self.leaving, self.shares, self.experiment, self.containers
+        )
 
 
 class ShellLost(Exception):
@@ -168,7 +182,26 @@ def seen(pod: Any, container: str) -> Seen:
         running=bool(found and found.state and found.state.running),
         restarts=found.restart_count if found else 0,
         ends={each.container_id: each.exit_code for each in ended if each},
+        controller=controller_of(pod),
+        leaving=pod.metadata.deletion_timestamp is not None,
+        **judged_by(pod),
     )
+
+
+def judged_by(pod: Any) -> dict[str, Any]:
+    """What of a V1Pod decides, beside its identity, whether it is like the one that was proven."""
+    spec = pod.spec
+    shared = {"hostNetwork": spec.host_network, "hostPID": spec.host_pid}
+    return {
+        "shares": next((each for each, on in shared.items() if on), ""),
+        "experiment": (pod.metadata.labels or {}).get(EXPERIMENT, ""),
+        "containers": frozenset(each.name for each in spec.containers),
+    }
+
+
+def controller_of(pod: Any) -> str:
+    """The identity of the object that a V1Pod says makes it anew; empty: nothing does."""
+    return next((each.uid for each in pod.metadata.owner_references or () if each.controller), "")
 
 
 def refused(pod: BrokerPod, error: Exception) -> PlatformError:

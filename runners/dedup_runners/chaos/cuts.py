@@ -8,6 +8,9 @@ will lead is not known yet and a container takes seconds to start. A namespace t
 `PolicyCut` asks the cluster's network by a NetworkPolicy. Many networks enforce none; so a shell in the broker's
 container tries to connect to each of the others, before and after.
 
+Between arming and the cut pods may have been replaced, and owners may have changed their minds. So whom it cuts off,
+and from whom, is asked anew at that moment.
+
 A cut is believed by what it shows: packets that the kernel counted as dropped while it still lists whom it drops, or
 connections that do not come about.
 """
@@ -31,6 +34,8 @@ from dedup_runners.waiting import until
 IMAGE: Final = "DEDUP_IMAGE"
 """The environment's name for the image of the ephemeral container, which has nft and sleep: the runner's own."""
 POD_NAME_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "strimzi.io/pod-name")
+TRIES: Final = 5
+"""A kubelet that writes a pod's status changes its version."""
 START_S: Final = 180.0
 ANSWER_S: Final = 10.0
 CONNECT_S: Final = 2
@@ -64,7 +69,8 @@ class NetFilterCut:
         self._cluster, self._endpoints, self._bound_s, self._way = cluster, endpoints, bound_s, way
         self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
         self._shells: dict[str, Shell] = {}
-        self._addresses: dict[str, str] = {}
+        self._entered: dict[str, str] = {}
+        """The identities of the pods in which the shells are."""
 
     def prepare(self) -> None:
         image = os.environ.get(IMAGE)
@@ -77,20 +83,24 @@ class NetFilterCut:
             )
         for broker in self._endpoints.brokers:
             pod = pod_of(self._endpoints, broker.id)
-            consenting(self._cluster, pod)
-            self._cluster.add_container(pod, netfilter_container(self._name, image, self._bound_s))
-        for broker in self._endpoints.others(None):
-            if broker.pod is not None:
-                self._addresses[broker.id] = _address(self._cluster, broker.pod)
+            container = netfilter_container(self._name, image, self._bound_s)
+            if not any(
+                self._cluster.add_container(pod, consenting(self._cluster, pod), container) for _ in range(TRIES)
+            ):
+                raise _unable(pod, f"a pod that changed each of {TRIES} times between its consent and the container")
         for broker in self._endpoints.brokers:
-            self._shells[broker.id] = self._opened(pod_of(self._endpoints, broker.id))
+            pod = pod_of(self._endpoints, broker.id)
+            self._shells[broker.id], self._entered[broker.id] = self._opened(pod)
 
     def begin(self, broker: str, duration_s: float) -> dict[str, str]:
-        others = [self._addresses[each.id] for each in self._endpoints.others(broker) if each.id in self._addresses]
+        pod = pod_of(self._endpoints, broker)
+        others = _others(self._cluster, self._endpoints, broker).values()
+        if consenting(self._cluster, pod).uid != self._entered[broker]:
+            raise _unable(pod, "another pod than the one that was prepared")
         said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s, self._way)}' 2>&1 && echo done")
         if not said.endswith("done\n"):
-            raise _unable(pod_of(self._endpoints, broker), said)
-        return {"table": self._name, "pod": pod_of(self._endpoints, broker).name}
+            raise _unable(pod, said)
+        return {"table": self._name, "pod": pod.name}
 
     def effect(self, broker: str) -> dict[str, Any]:
         listing = self._ask(broker, f"nft -j list table inet {self._name}")
@@ -101,13 +111,16 @@ class NetFilterCut:
         self._ask(broker, f"nft delete table inet {self._name} 2>&1")
         return self._name not in self._ask(broker, "nft list tables")
 
-    def _opened(self, pod: BrokerPod) -> Shell:
-        """A shell in the new container, in which nft works."""
+    def _opened(self, pod: BrokerPod) -> tuple[Shell, str]:
+        """A shell in the new container, in which nft works, and the identity of its pod."""
+        uid = ""
 
         def started() -> bool:
+            nonlocal uid
             seen = self._cluster.pod(pod)
             if seen is None or self._name in seen.ended:
                 raise _unable(pod, "the ephemeral container ended")
+            uid = seen.uid
             return self._name in seen.running
 
         until(started, START_S, f"the ephemeral container in pod {pod.name} runs")
@@ -115,7 +128,7 @@ class NetFilterCut:
         shell.send("nft list tables 2>&1 && echo able")
         if not (said := shell.answer(ANSWER_S)).endswith("able\n"):
             raise _unable(pod, said)
-        return shell
+        return shell, uid
 
     def _ask(self, broker: str, command: str) -> str:
         self._shells[broker].send(command)
@@ -148,16 +161,24 @@ class PolicyCut:
                 )
 
     def begin(self, broker: str, duration_s: float) -> dict[str, str]:
-        others = [each.id for each in self._endpoints.others(broker) if each.id in self._labels]
+        others, pod = _others(self._cluster, self._endpoints, broker), pod_of(self._endpoints, broker)
+        self._addresses |= others
         policy = isolation(
             self._name,
-            self._labels[broker],
+            _own_label(pod, consenting(self._cluster, pod).labels),
             [self._labels[each] for each in others],
-            [self._addresses[each] for each in others],
+            list(others.values()),
             deadline_unix_s=math.ceil(time.time() + duration_s + GRACE_S),
             owner=self._owner,
         )
-        self._cluster.put_policy(pod_of(self._endpoints, broker).namespace, policy)
+        if (bearers := self._cluster.bearers(pod.namespace, self._labels[broker])) != [pod.name]:
+            raise PlatformError(
+                where=f"pod {pod.namespace}/{pod.name}",
+                got=f"its label {'='.join(self._labels[broker])} at {', '.join(bearers) or 'no pod'}",
+                rule="a NetworkPolicy selects pods by labels, and must not select any other",
+                todo="take that label from the others, or use NetFilter",
+            )
+        self._cluster.put_policy(pod.namespace, policy)
         return {"policy": self._name}
 
     def effect(self, broker: str) -> dict[str, Any]:
@@ -273,6 +294,11 @@ def isolation(
             "egress": [{"to": everything_else}],
         },
     }
+
+
+def _others(cluster: Cluster, endpoints: Endpoints, broker: str) -> dict[str, str]:
+    """The addresses, as they are now, of all others that have pods, by their ids."""
+    return {each.id: _address(cluster, each.pod) for each in endpoints.others(broker) if each.pod is not None}
 
 
 def _address(cluster: Cluster, pod: BrokerPod) -> str:

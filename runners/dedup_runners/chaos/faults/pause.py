@@ -76,7 +76,7 @@ def pause_process(target: str, duration_s: float, configuration: dict[str, Any])
     session.announce(FaultEvent.INJECTING, broker=struck, leader=leader, duration_s=duration_s, **victim.about)
     deed.victim, deed.struck_s, deed.chosen = victim, time.monotonic(), found
     deadline = deed.struck_s + duration_s
-    session.site.run(victim, STOP.format(seconds=math.ceil(duration_s) + GRACE_S))
+    session.site.run(victim, STOP.format(seconds=math.ceil(duration_s) + GRACE_S), strikes=True)
     session.stamp(FaultEvent.INJECTED)
     if session.leaders is not None:
         leader = session.leaders.again(min(LED_S, duration_s / 2), deed.struck_s)

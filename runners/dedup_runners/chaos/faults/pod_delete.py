@@ -1,9 +1,10 @@
 """`podDelete`: the pod whose broker leads the topic is deleted: a clean end, if there is time for it, and another pod.
 
-It is done by chaostoolkit-kubernetes, which by itself would take every pod for an empty selector and call it a success
-to find none; so it is given one exact name, and its answer must be that name. The witness is the kubelet's: the pod of
-that identity is gone, or its broker's container has ended. Its first sign is the leadership's going over, which a
-broker that ends by itself sees to before it ends. Controllers make a new pod at once; there is nothing to undo.
+The API server is asked to delete the very pod whose consent was read just now, as it was read: by its identity and its
+version. If its owner takes the label away in between, or another pod has its name, nothing is deleted, and it is asked
+again. The witness is the kubelet's: the pod of that identity is gone, or its broker's container has ended. Its first
+sign is the leadership's going over, which a broker that ends by itself sees to before it ends. Controllers make a new
+pod at once; there is nothing to undo.
 """
 
 import math
@@ -16,7 +17,7 @@ from dedup.experiment.endpoints import BrokerPod
 from dedup.faults.pod_delete import PodDelete
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered
-from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
+from dedup_runners.chaos.clusters import Cluster, PodSeen, consenting, pod_of
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
 from dedup_runners.waiting import until
@@ -26,6 +27,8 @@ LEAST_GRACE_S: Final = 1
 """With none at all the API server would forget the pod at once, and nobody tell when its containers have ended."""
 NEW_POD_S: Final = 300.0
 LOOK_EVERY_S: Final = 0.1
+TRIES: Final = 5
+"""A kubelet that writes a pod's status changes its version."""
 
 
 @dataclass
@@ -56,18 +59,18 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
         no_effect(session, "nobody leads the topic")
         return {"effective": False}
     pod = pod_of(session.scene.endpoints, leader)
-    uid = consenting(cluster, pod).uid
-    about = {"broker": leader, "leader": leader, "pod": pod.name, "uid": uid}
+    about = {"broker": leader, "leader": leader, "pod": pod.name, "uid": consenting(cluster, pod).uid}
     session.announce(FaultEvent.INJECTING, **about, grace_period_s=grace_period_s)
     deed = session.recall(_Deed)
     deed.struck_ns = time.monotonic_ns()
     with ThreadPoolExecutor(1) as beside:
         led = beside.submit(session.leader)  # asked while it is done: afterwards another one may lead already
-        deleted = cluster.delete(pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
-    if deleted != [pod.name]:
-        no_effect(session, f"asked to delete pod {pod.name}, the API server deleted {deleted or 'none'}")
-        return {"deleted": deleted}
-    deed.pod, deed.uid = pod, uid
+        struck = _struck(cluster, pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
+    if struck is None:
+        no_effect(session, f"pod {pod.name} changed each of {TRIES} times between its consent and its deletion")
+        return {"effective": False}
+    uid = deed.uid = struck.uid
+    deed.pod = pod
 
     def ended() -> bool:
         return _life(cluster, pod) != uid
@@ -80,7 +83,16 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     session.stamp(FaultEvent.INJECTED)
     until(ended, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
     inject(session, touched=[leader], leader=led.result() or leader, pod=pod.name, uid=uid, ended=True)
-    return {"deleted": deleted}
+    return {"deleted": [pod.name]}
+
+
+def _struck(cluster: Cluster, pod: BrokerPod, grace_s: int) -> PodSeen | None:
+    """The pod that was deleted as it was when it consented; None if it never stayed as it was."""
+    for _ in range(TRIES):
+        seen = consenting(cluster, pod)
+        if cluster.delete(pod, seen, grace_s):
+            return seen
+    return None
 
 
 def await_pod(configuration: dict[str, Any]) -> dict[str, Any]:

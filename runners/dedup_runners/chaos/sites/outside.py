@@ -84,7 +84,7 @@ class Outside(Closing):
     def restarted(self, victim: Victim) -> dict[str, Any] | None:
         return None
 
-    def run(self, victim: Victim, script: str) -> str:
+    def run(self, victim: Victim, script: str, *, strikes: bool = False) -> str:
         self.victim(victim.broker)
         return ""
 

@@ -6,7 +6,9 @@ That it was killed is the kubelet's word: this very container ended with 137. Th
 later container has removed the hold and written its process.
 
 The clients' connections are those that come from this pod's own addresses, for clients are containers of the same pod.
-Only pods that consent by label are ever entered.
+Only pods that consent by label are ever entered. Before each strike the API server is asked anew for that very pod:
+what was seen of it before may be over. A pod that has been a victim may be entered again, whatever its owner says by
+then: to heal it, and to prove that.
 """
 
 import math
@@ -22,9 +24,10 @@ from kubernetes.config import load_incluster_config
 from kubernetes.config.incluster_config import SERVICE_TOKEN_FILENAME
 
 from dedup.errors import PlatformError
+from dedup.experiment.consents import may_strike
 from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup_runners.chaos import sockets
-from dedup_runners.chaos.containers import CONSENT, ApiContainers, Containers, Seen, Shell, ShellLost
+from dedup_runners.chaos.containers import ApiContainers, Containers, Seen, Shell, ShellLost
 from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
 from dedup_runners.closing import Closing
@@ -49,8 +52,14 @@ class Pods(Closing):
         self._containers = containers
         self._addresses = set(own_addresses() if addresses is None else addresses)
         self._shells: dict[str, Shell] = {}
+        self._entered: dict[str, str] = {}
+        """The identity of the pod in which the shell was opened."""
+        self._struck: dict[str, str] = {}
+        """The identity of the pod that was a victim last."""
         self._seen: dict[str, Seen] = {}
         self._lost_at: dict[str, float] = {}
+        self._listeners: dict[str, tuple[str, str]] = {}
+        """Of brokers without a hold: the life for which it was found, and the process that listens."""
         self._exits_of_gone_pods = 0
 
     @classmethod
@@ -89,27 +98,35 @@ class Pods(Closing):
         return found.keys() == consenting and not any(found.values())
 
     def victim(self, broker: str) -> Victim:
-        pod, seen = self._pod(broker), self._seen.get(broker) or self._look(broker)
-        if not seen.consents:
-            raise _refusal(pod, f"no label {'='.join(CONSENT)}", "only pods that consent are hurt", "label the pod")
-        if pod.hold is None:
-            rule = "a kill needs a chart that can hold the restart (docs/charts.md)"
-            raise _refusal(pod, "no folder for the hold", rule, "use one of our charts, or podDelete")
-        if broker in self._shells and broker not in self._ask_all("true", [broker]):
+        pod, seen = self._pod(broker), self._look(broker)
+        may_strike(pod, seen.found)
+        if broker in self._shells and self._entered[broker] != seen.uid:
+            self._lose(broker)  # a shell in a pod that another one has replaced
+        elif broker in self._shells:
+            self._ask_all("true", [broker])
+        if broker not in self._shells:
             self._lost_at.pop(broker, None)  # what ended since we looked is not killed again
         if broker not in self._shells and not self._reopen(broker):
             raise _refusal(pod, "no running container", "only a living broker is killed", "read its log")
+        may_strike(pod, self._seen[broker].found)
+        self._struck[broker] = self._entered[broker]
         life = self._seen[broker].life
+        if pod.hold is None:
+            self._listeners.pop(broker, None)  # in one life of a container the broker may be another process by now
+            self._found(broker)
         return Victim(broker, life, {"pod": pod.name, "container": life})
 
     def kill(self, victim: Victim, down_s: float, *, clean: bool = False) -> None:
-        pod, shell = self._pod(victim.broker), self._shells.pop(victim.broker)
+        pod = self._pod(victim.broker)
+        if pod.hold is None and down_s:
+            rule = "without a hold the kubelet starts it again at once"
+            raise _refusal(pod, f"no folder for the hold of {down_s:g} s", rule, "write restartAfter: 0s, or name one")
         hold_s = math.ceil(down_s) + 1  # the second that has begun does not count
-        struck = (
-            f"read -r process <{pod.hold}/pid"
-            f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
-            f' && kill -{15 if clean else 9} "$process" || echo "{UNDONE}"'
-        )
+        held = "" if pod.hold is None else f" && echo $(($(date +%s) + {hold_s})) >{pod.hold}/until"
+        named = self._named(victim.broker)
+        self._last_look(victim.broker)
+        shell = self._shells.pop(victim.broker)
+        struck = f'{named}{held} && kill -{15 if clean else 9} "$process" || echo "{UNDONE}"'
         try:
             shell.send(struck)
         except ShellLost:
@@ -123,8 +140,21 @@ class Pods(Closing):
         finally:
             shell.close()
         if UNDONE in said:
-            rule = "a broker of our charts names its process there"
-            raise _refusal(pod, f"no process in {pod.hold}/pid that could be killed", rule, "read its log")
+            rule, where = "a broker of our charts names its process there", f"in {pod.hold}/pid"
+            if pod.hold is None:
+                rule, where = "the process that listens at the broker's port is killed", "that listens there"
+            raise _refusal(pod, f"no process {where} that could be killed", rule, "read its log")
+
+    def _last_look(self, broker: str) -> None:
+        """PlatformError unless a pod of others may be struck now: nothing but the signal comes after it."""
+        pod = self._pod(broker)
+        if pod.uid is None:
+            return
+        seen = self._look(broker)
+        may_strike(pod, seen.found)
+        if seen.uid != self._struck.get(broker):
+            rule = "the pod is struck that was entered for it"
+            raise _refusal(pod, "another pod than the one that was entered", rule, "see who replaces it")
 
     def death(self, victim: Victim) -> Death | None:
         seen = self._look(victim.broker)
@@ -138,15 +168,37 @@ class Pods(Closing):
         if victim.broker not in self._shells and not self._reopen(victim.broker):
             return None
         command = f"[ ! -e {hold}/until ] && cat {hold}/pid 2>/dev/null"
+        if hold is None:
+            command = listener(self._brokers[victim.broker].client_port)
         pid = self._ask_all(command, [victim.broker]).get(victim.broker, "").strip()
         return {"container": seen.life, "pid": int(pid)} if pid.isdigit() else None
 
-    def run(self, victim: Victim, script: str) -> str:
-        pod = self._pod(victim.broker)
-        said = self._ask_all(f"read -r process <{pod.hold}/pid && {{ {script}; }}", [victim.broker])
+    def run(self, victim: Victim, script: str, *, strikes: bool = False) -> str:
+        pod, named = self._pod(victim.broker), self._named(victim.broker)
+        if strikes:
+            self._last_look(victim.broker)
+        said = self._ask_all(f"{named} && {{ {script}; }}", [victim.broker])
         if victim.broker not in said:
             raise _refusal(pod, "no answer", "a shell in it answers", "read its log")
         return said[victim.broker]
+
+    def _named(self, broker: str) -> str:
+        """Shell that sets `$process`: what its start wrote beside the hold, or else who listened when it was found."""
+        hold = self._pod(broker).hold
+        return f"process={self._found(broker)}" if hold is None else f"read -r process <{hold}/pid"
+
+    def _found(self, broker: str) -> str:
+        """The process of the broker's present life that listens at its clients' port, by the kernel's table."""
+        life, port = self._seen[broker].life, self._brokers[broker].client_port
+        if self._listeners.get(broker, ("", ""))[0] != life:
+            said = self._ask_all(listener(port), [broker]).get(broker, "").split()
+            if len(said) != 1 or said == ["1"]:
+                got = "process 1 of its container" if said == ["1"] else f"{len(said)} processes"
+                rule = f"one process but the first listens at port {port}; signals from inside do not reach the first"
+                todo = "use podDelete, or have its owner start it below an init (tini), or name a hold"
+                raise _refusal(self._pod(broker), got, rule, todo)
+            self._listeners[broker] = (life, said[0])
+        return self._listeners[broker][1]
 
     def exits(self) -> int:
         now = [self._look(name) for name in self._brokers]
@@ -179,7 +231,7 @@ class Pods(Closing):
         except ShellLost as error:
             shell.close()
             raise _refusal(self._pod(broker), str(error) or "an end", "a shell in it answers", "read its log") from None
-        self._shells[broker] = shell
+        self._shells[broker], self._entered[broker] = shell, self._seen[broker].uid
 
     def _reopen(self, broker: str) -> bool:
         """Whether there is a shell again, in whatever life the broker has now; tried once a second."""
@@ -187,7 +239,8 @@ class Pods(Closing):
             return False
         self._lost_at[broker] = time.monotonic()
         try:
-            if not self._look(broker).running:
+            seen = self._look(broker)
+            if not seen.running or not (seen.consents or self._struck.get(broker) == seen.uid):
                 return False
             self._open(broker, ANSWER_S)
         except PlatformError:
@@ -206,8 +259,7 @@ class Pods(Closing):
         return answers
 
     def _has_shell(self, broker: str) -> bool:
-        consents = broker in self._seen and self._seen[broker].consents
-        return broker in self._shells or (consents and self._reopen(broker))
+        return broker in self._shells or (broker in self._seen and self._reopen(broker))
 
     def _sent(self, broker: str, command: str) -> bool:
         try:
@@ -228,6 +280,17 @@ class Pods(Closing):
         port = self._brokers[broker].client_port
         found = sockets.connections(rows.splitlines(), states)
         return {each for each, _ in found if each.here[1] == port and each.there[0] in self._addresses}
+
+
+def listener(port: int) -> str:
+    """Shell that prints every process of the container that holds a socket listening at that port."""
+    return (
+        "for inode in $(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null |"
+        " while read -r _ here _ state _ _ _ _ _ inode _; do"
+        f' case "$here $state" in (*:{port:04X}" 0A") echo "$inode" ;; esac; done); do for each in /proc/[0-9]*; do'
+        ' case "$(ls -l "$each/fd" 2>/dev/null)" in (*"socket:[$inode]"*) echo "${each#/proc/}" ;; esac; done; done'
+        " | sort -u"
+    )
 
 
 def own_addresses() -> set[str]:

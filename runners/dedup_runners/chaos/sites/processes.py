@@ -70,7 +70,7 @@ class Processes(Closing):
         pid = keepers.status(self._endpoints.broker(victim.broker)).pid
         return None if pid in (None, int(victim.life)) else {"pid": pid}
 
-    def run(self, victim: Victim, script: str) -> str:
+    def run(self, victim: Victim, script: str, *, strikes: bool = False) -> str:
         """In a session of its own, so that whatever ends us does not end what it leaves in the background."""
         try:
             done = subprocess.run(

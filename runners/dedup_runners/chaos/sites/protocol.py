@@ -73,9 +73,10 @@ class Site(Protocol):
         """The broker's next life, which really runs and is not held any more: its names; None while there is none."""
         ...
 
-    def run(self, victim: Victim, script: str) -> str:
+    def run(self, victim: Victim, script: str, *, strikes: bool = False) -> str:
         """Run a line of shell beside the broker, which names its process `$process`; what the line printed.
 
+        One that `strikes` is run only if its pod's owner still allows it, which is asked as the last thing before.
         What the line leaves in the background goes on when we are gone. PlatformError if it cannot be run now.
         """
         ...
