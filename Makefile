@@ -24,7 +24,7 @@ N ?= 1000
 CYCLE_MINUTES ?= 1440
 
 # How long `make discover` begins new rounds.
-MINUTES ?= 60
+DISCOVER_MINUTES ?= 60
 
 # How many experiments and histories `make fuzz` comes to in the end.
 SPECS ?= 1000000
@@ -83,8 +83,8 @@ campaign: setup ## Break every request of the operator once each way, then a who
 cycles: setup ## Inject and heal every fault N times in all, the injector killed in a random third; goes on where it was; writes docs/cycles.md
 	$(PYTHON) -m testbed.cycles --cycles $(N) --minutes $(CYCLE_MINUTES)
 
-discover: setup ## Explore current clients and brokers in rounds for MINUTES (60), and keep a ledger of alarms; writes docs/discovered.md
-	$(PYTHON) -m testbed.discover --minutes $(MINUTES)
+discover: setup ## Explore current clients and brokers in rounds for DISCOVER_MINUTES (60), and keep a ledger of alarms; writes docs/discovered.md
+	$(PYTHON) -m testbed.discover --minutes $(DISCOVER_MINUTES)
 
 fuzz: setup ## Offer SPECS experiments that nobody would write, and judge HISTORIES damaged histories; goes on where it was; writes docs/fuzz.md
 	$(PYTHON) -m tests.fuzz specs --number $(SPECS)

@@ -6,7 +6,8 @@ a known bug the rest:
 
     dedup.dev/seed      the seed documents: "S0", or several
     dedup.dev/issue     the page of the bug, or several
-    dedup.dev/expect    the verdict of each system: "kafka-2-4=inconclusive kafka-2-5=pass"
+    dedup.dev/expect    the verdict of each system: "kafka-2-4=inconclusive kafka-2-5=pass"; or of each of its variants,
+                        if these differ in it: "pulsar/new=fail pulsar/old=pass"
     dedup.dev/sign      a regular expression: a line of it is in the log of each run that does not pass, in no other's
 
 A bug need not break a promise. A client that gives up has lost nothing that was acknowledged: then the verdict is
@@ -38,7 +39,7 @@ class Bug(NamedTuple):
 
     issue: str
     expected: Mapping[str, Verdict]
-    """The verdict of each system: those with the bug, and those without."""
+    """The verdict of each system or SYSTEM/VARIANT: those with the bug, and those without."""
     sign: re.Pattern[str] | None
     """What a run with the bug has in its log; None: the verdict alone tells."""
 
@@ -94,10 +95,13 @@ def bug_of(experiment: Experiment) -> Bug | None:
     if EXPECT not in told:
         return None
     expected = dict(_expected(experiment, word) for word in told[EXPECT].split())
-    missing = [system.name for system in experiment.spec.systems if system.name not in expected]
+    missing = [cell for cell in _cells(experiment) if not {cell, cell.partition("/")[0]} & expected.keys()]
     if missing:
         raise _wrong(
-            EXPECT, told[EXPECT], f"it says nothing of system {missing[0]}", "add NAME=VERDICT for each system"
+            EXPECT,
+            told[EXPECT],
+            f"it says nothing of {missing[0]}",
+            "add SYSTEM=VERDICT, or SYSTEM/VARIANT=VERDICT for each of its variants",
         )
     try:
         sign = re.compile(told[SIGN]) if SIGN in told else None
@@ -123,12 +127,13 @@ def found(folder: Path) -> list[Scenario]:
 def unlike(bug: Bug, summary: Summary, root: Path) -> list[str]:
     """What is not as the bug's example says, in words, of an experiment that has been run into the folder `root`."""
     said = []
-    for system, expected in bug.expected.items():
-        verdict = worst(row.verdict for row in summary.systems if row.system == system)
+    for name, expected in bug.expected.items():
+        verdict = worst(row.verdict for row in summary.systems if name in (row.system, f"{row.system}/{row.variant}"))
         if verdict is not expected:
-            said.append(f"{system}: the verdict is {verdict}, and {expected} was expected")
+            said.append(f"{name}: the verdict is {verdict}, and {expected} was expected")
         for run in summary.runs if bug.sign is not None else ():
-            if run.system == system and _shows(bug.sign, root, run) != (run.verdict is not Verdict.PASS):
+            of = (run.system, f"{run.system}/{run.variant}")
+            if name in of and _shows(bug.sign, root, run) != (run.verdict is not Verdict.PASS):
                 said.append(
                     f"{run.run_id}: {'a' if run.verdict is Verdict.PASS else 'no'} line of its log has the sign"
                 )
@@ -159,12 +164,18 @@ def _opening(text: str) -> str:
 def _expected(experiment: Experiment, word: str) -> tuple[str, Verdict]:
     name, _, verdict = word.partition("=")
     systems = [system.name for system in experiment.spec.systems]
-    if name not in systems:
-        raise _wrong(EXPECT, word, f"the systems are {', '.join(systems)}", "write NAME=VERDICT for each of them")
+    if name not in (*systems, *_cells(experiment)):
+        raise _wrong(EXPECT, word, f"the systems are {', '.join(systems)}", "write SYSTEM=VERDICT for each of them")
     try:
         return name, Verdict(verdict)
     except ValueError:
         raise _wrong(EXPECT, word, f"a verdict is {', '.join(Verdict)}", "write one of them") from None
+
+
+def _cells(experiment: Experiment) -> list[str]:
+    return [
+        f"{system.name}/{variant.name}" for system in experiment.spec.systems for variant in experiment.spec.variants
+    ]
 
 
 def _wrong(annotation: str, got: str, rule: str, todo: str) -> SpecificationError:

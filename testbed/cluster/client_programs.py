@@ -64,7 +64,7 @@ class GoClient:
         return f"{FOLDER}/{franz_go.NAME}-{self.version}"
 
     def identity(self) -> str:
-        return "\n".join([self.place, *_contents(franz_go.SOURCES)])
+        return "\n".join([self.place, *_contents(franz_go.sources(self.version))])
 
     def put(self, target: Path, progress: Progress) -> None:
         link(Path(BUILDERS[franz_go.NAME](self.version, progress).argv[0]), target / "start")

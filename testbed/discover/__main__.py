@@ -1,4 +1,4 @@
-"""`make discover MINUTES=60`: explore in rounds, the subjects in turns, as long as one gives it.
+"""`make discover DISCOVER_MINUTES=60`: explore in rounds, the subjects in turns, as long as one gives it.
 
 A round that was done is a line of the ledger, which is kept in the repository, and is not done again. One that was
 interrupted, or has no result, is done anew. The exit code is 1 if any round so far is an error, has an alarm that is no

@@ -16,7 +16,7 @@ from dedup_runners import clients
 PROGRAMS = [(each.library, version) for each in CLIENTS.values() for version in each.versions]
 TAKEN = {
     "acks": "all", "request.required.acks": "all", "compression.type": "lz4", "client.id": "c", "retries": "9",
-    "ProducerLinger": "5ms",
+    "ProducerLinger": "5ms", "ProduceRequestTimeout": "1s",
     "broker.address.family": "any", "client.rack": "r", "compression.codec": "lz4", "compression.level": "5",
     "enable.gapless.guarantee": "false", "enable.sparse.connections": "true", "max.in.flight": "5",
     "message.send.max.retries": "9", "metadata.recovery.strategy": "none", "partitioner": "random",
@@ -53,14 +53,17 @@ def test_there_is_a_builder_of_each_program_and_a_lock_of_each_version() -> None
     }
     assert of_python == {path.stem for path in wheels.LOCKS.iterdir()}
     assert locked_versions("ecj") == [jvm.COMPILER]
-    *_, modules, _ = franz_go.SOURCES
-    pinned = re.findall(r"github.com/twmb/franz-go v(\S+)", modules.read_text())
-    assert pinned == list(CLIENTS["franz-go"].versions)
-    assert f'"v{pinned[0]}"' in franz_go.SOURCES[0].read_text()
+    versions = CLIENTS["franz-go"].versions
+    for version in versions:
+        _, modules, sums = franz_go.sources(version)
+        assert re.findall(r"github.com/twmb/franz-go v(\S+)", modules.read_text()) == [version]
+        assert f"franz-go v{version} h1:" in sums.read_text()
+    assert f'"v{versions[0]}"' in franz_go.PROGRAM.read_text()
+    assert len(list(franz_go.FOLDER.glob("*.mod"))) == len(versions)
 
 
 def test_the_example_of_the_protocol_is_small() -> None:
-    assert len(franz_go.SOURCES[0].read_text().splitlines()) <= 200
+    assert len(franz_go.PROGRAM.read_text().splitlines()) <= 200
 
 
 @pytest.mark.long

@@ -110,8 +110,8 @@ CLIENTS: Final[Mapping[str, Client]] = {
             "franz-go",
             "kafka",
             "franz-go (Go), as a program; confluent-kafka reads",
-            ("ProducerBatchMaxBytes", "ProducerLinger"),
-            versions=("1.22.3",),
+            ("ProduceRequestTimeout", "ProducerBatchMaxBytes", "ProducerLinger"),
+            versions=("1.22.3", "1.20.6"),
             reader="confluent-kafka",
         ),
         Client(

@@ -122,10 +122,10 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
     workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
-    if (rate := spec.workload.messages_per_second) is not None:
-        workload["messagesPerSecond"] = rate
     if isinstance(given := spec.workload.given, Transactions) and shape.transaction_size != 0:
         _check_aborts(given, target)
+        if (rate := spec.workload.messages_per_second) is not None:
+            workload["messagesPerSecond"] = rate
         workload[given.key] = document["spec"]["workload"][given.key]
         workload[given.key]["size"] = shape.transaction_size or given.size
     elif given is not None:

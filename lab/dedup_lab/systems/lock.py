@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -67,6 +67,9 @@ RECIPES = {
         ),
     ),
 }
+
+PINNED = {("pulsar", "3.0.0"): ("io.grpc:grpc-bom:1.45.1",)}
+"""Boms of single versions: where artifacts ask for each other by ranges of versions, Maven does not come to an end."""
 
 
 def pom(recipe: Recipe, version: str) -> str:
@@ -144,7 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
                 rule="making a jar list needs Maven",
                 todo="install it: `apt install maven`, or `brew install maven`",
             )
-        jars = resolve(RECIPES[asked.system], asked.version, root() / "maven")
+        recipe = RECIPES[asked.system]
+        boms = (*recipe.imported, *PINNED.get((asked.system, asked.version), ()))
+        jars = resolve(replace(recipe, imported=boms), asked.version, root() / "maven")
     except DedupError as error:
         print(error, file=sys.stderr)
         return 4

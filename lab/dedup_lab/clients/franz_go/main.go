@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-const version, tick = "v1.22.3", time.Millisecond // the first as in go.mod
+var version, tick = "v1.22.3", time.Millisecond // the first as in go.mod; the build of another version sets it
 
 type asked struct {
 	Check             bool              `json:"check"`
@@ -62,15 +62,15 @@ func options(a asked) ([]kgo.Opt, error) { // settings have the names of kgo's o
 	if !a.Deduplication { // an idempotent producer has five requests in flight: the variants are to differ in one thing
 		opts = append(opts, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(5))
 	}
-	var bytes int32
 	for name, value := range a.Properties {
-		linger, err := time.ParseDuration(value)
-		if name == "ProducerBatchMaxBytes" {
-			_, err = fmt.Sscan(value, &bytes)
-			opts = append(opts, kgo.ProducerBatchMaxBytes(bytes))
-		} else {
-			opts = append(opts, kgo.ProducerLinger(linger))
+		duration, err := time.ParseDuration(value)
+		opt := kgo.ProducerLinger(duration)
+		if bytes, wrong := strconv.ParseInt(value, 10, 32); name == "ProducerBatchMaxBytes" {
+			opt, err = kgo.ProducerBatchMaxBytes(int32(bytes)), wrong
+		} else if name == "ProduceRequestTimeout" { // how long brokers wait for replicas
+			opt = kgo.ProduceRequestTimeout(duration)
 		}
+		opts = append(opts, opt)
 		if err != nil {
 			return nil, fmt.Errorf("%s %q: %w", name, value, err)
 		}
@@ -111,8 +111,8 @@ func send(client *kgo.Client, a asked) {
 	index := sent.Add(1) - 1
 	partition := int32(index % a.Streams)
 	payload := number(int64(partition)<<48 | (index/a.Streams + 1))
-	message := &kgo.Record{Topic: a.Topic, Partition: partition, Value: payload}
-	client.Produce(context.Background(), message, func(stored *kgo.Record, err error) {
+	record := kgo.Record{Topic: a.Topic, Partition: partition, Value: payload}
+	client.Produce(context.Background(), &record, func(stored *kgo.Record, err error) {
 		outcome, offset := byte(0), stored.Offset // ok
 		if err != nil {
 			outcome, offset = 2, -1 // unknown: it may have left before
