@@ -77,11 +77,11 @@ def main(arguments: list[str] | None = None) -> int:
             done = line(round_, result)
             ledger.write(f"{done.model_dump_json()}\n")
             ledger.flush()
-            asked.out.write_text(page(lines_in(asked.ledger)), encoding="utf-8")
             taken = ", ".join(found.taken_for for found in done.found) or "none"
             what = f"{done.points_visited} points, {done.pairs_visited} pairs, alarms: {taken}"
             print(f"{done.subject} {done.number}: {what}", flush=True)
     lines = lines_in(asked.ledger)
+    asked.out.write_text(page(lines), encoding="utf-8")
     bad = [each for each in lines if each.unexplained]
     print(f"{asked.out}: {len(lines)} rounds, {len(bad)} of them with something that is not known")
     print(f"rounds without a result, which are done again next time: {without}")
