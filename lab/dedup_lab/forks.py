@@ -14,10 +14,11 @@ import os
 import runpy
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, util
 from multiprocessing.reduction import DupFd
 from typing import IO, Any, Final, NamedTuple
 
@@ -36,6 +37,8 @@ VARIABLE: Final = "DEDUP_FORK_SERVER"
 """Set in the environment of the fork server (loaded.py)."""
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends the processes of a terminal or of a job. The fork server ends with the lab, and not before its forks."""
+LONGEST: Final = 60
+"""Characters of TMPDIR; a socket's path has at most 103 everywhere, and multiprocessing adds 33."""
 UNKNOWN: Final = 255
 """The exit code that multiprocessing has for a child of a fork server that is gone."""
 
@@ -44,11 +47,23 @@ def load() -> None:
     """Start the process that imports, if there is none yet; returns at once."""
     _CONTEXT.set_forkserver_preload(_LOADED)
     with _LOCK:
+        _choose_folder()
         os.environ[VARIABLE] = "1"
         try:
             forkserver.ensure_running()
         finally:
             del os.environ[VARIABLE]
+
+
+def _choose_folder() -> None:
+    """Have multiprocessing make its socket's folder, once: in /tmp if TMPDIR's path is too long for a socket."""
+    before = tempfile.tempdir
+    if len(tempfile.gettempdir()) > LONGEST:
+        tempfile.tempdir = "/tmp"
+    try:
+        util.get_temp_dir()
+    finally:
+        tempfile.tempdir = before
 
 
 class _Descriptor(NamedTuple):

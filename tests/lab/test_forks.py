@@ -130,12 +130,17 @@ if __name__ == "__main__":
 """
 
 
-def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["tmp", "a" * 100], ids=["short", "long"])
+def test_nothing_is_left_when_the_lab_is_killed(tmp_path: Path, name: str) -> None:
+    """Whatever TMPDIR is: a socket cannot have a path of more than a hundred characters."""
+    (tmp_path / name).mkdir()
     script, log = tmp_path / "starter.py", tmp_path / "log.txt"
     script.write_text(STARTER)
     paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH", "")]))
     starter = subprocess.Popen(
-        [sys.executable, str(script), str(log)], stdin=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths}
+        [sys.executable, str(script), str(log)],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(tmp_path / name)},
     )
     try:
         until(lambda: last_line(log) == "waits", BOUND_S, "the fork to wait")
