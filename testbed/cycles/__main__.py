@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
+from testbed import ledgers
 from testbed.cycles.cycles import Cycle, Outcome, drawn
 from testbed.cycles.pages import page
 from testbed.cycles.systems import VERSIONS, turns
@@ -24,25 +25,18 @@ STATE: Final = Path(__file__).parents[2] / "docs" / "cycles.jsonl"
 
 def outcomes_in(state: Path, seed: int) -> list[Outcome]:
     """What was done with this seed so far. A last line that was cut short is no outcome."""
-    lines = state.read_text().splitlines() if state.exists() else []
-    found = []
-    for line in lines:
-        with suppress(ValueError):
-            found.append(Outcome.model_validate_json(line))
-    return [each for each in found if each.seed == seed]
+    return [each for each in ledgers.read(state, Outcome) if each.seed == seed]
 
 
 def run(cycles: Sequence[Cycle], seed: int, until_s: float, state: TextIO, logs: Path) -> None:
     """Do these cycles, system by system, until the time is over."""
-    state.write("\n")  # the last line before may have been cut short
     for name in VERSIONS:
         own = [each for each in cycles if each.system == name]
         if not own or time.monotonic() > until_s:
             continue
         with closing(turns(own, seed, logs)) as outcomes:
             for outcome in outcomes:
-                state.write(f"{outcome.model_dump_json()}\n")
-                state.flush()
+                ledgers.add(state, outcome)
                 print(_told(outcome), flush=True)
                 if time.monotonic() > until_s:
                     return
@@ -71,7 +65,7 @@ def main() -> int:
     before = {each.number for each in outcomes_in(asked.state, asked.seed)}
     drawn_ = (drawn(asked.seed, number) for number in range(asked.cycles) if number not in before)
     todo = [cycle for cycle in drawn_ if asked.system in (None, cycle.system)]
-    with tempfile.TemporaryDirectory() as logs, asked.state.open("a") as state, suppress(KeyboardInterrupt):
+    with tempfile.TemporaryDirectory() as logs, ledgers.going_on(asked.state) as state, suppress(KeyboardInterrupt):
         run(todo, asked.seed, began_s + asked.minutes * 60, state, Path(logs))
     outcomes = outcomes_in(asked.state, asked.seed)
     asked.out.write_text(page(outcomes), encoding="utf-8")

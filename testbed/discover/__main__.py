@@ -20,7 +20,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from dedup.judgement.explorations import Exploration
-from testbed.discover.ledger import Line, line, lines_in, page
+from testbed import ledgers
+from testbed.discover.ledger import Line, line, page
 from testbed.discover.subjects import SUBJECTS, Round, drawn
 
 ROOT: Final = Path(__file__).parents[2]
@@ -66,21 +67,19 @@ def main(arguments: list[str] | None = None) -> int:
     until_s = time.monotonic() + asked.minutes * 60
     asked.results.mkdir(parents=True, exist_ok=True)
     without = 0
-    with asked.ledger.open("a") as ledger, suppress(KeyboardInterrupt):
-        ledger.write("\n")  # the last line before may have been cut short
-        for round_ in rounds(asked.subject or list(SUBJECTS), lines_in(asked.ledger)):
+    with ledgers.going_on(asked.ledger) as ledger, suppress(KeyboardInterrupt):
+        for round_ in rounds(asked.subject or list(SUBJECTS), ledgers.read(asked.ledger, Line)):
             if time.monotonic() > until_s or without == GIVEN_UP:
                 break
             if (result := explored(round_, asked.results)) is None:
                 without += 1
                 continue
             done = line(round_, result)
-            ledger.write(f"{done.model_dump_json()}\n")
-            ledger.flush()
+            ledgers.add(ledger, done)
             taken = ", ".join(found.taken_for for found in done.found) or "none"
             what = f"{done.points_visited} points, {done.pairs_visited} pairs, alarms: {taken}"
             print(f"{done.subject} {done.number}: {what}", flush=True)
-    lines = lines_in(asked.ledger)
+    lines = ledgers.read(asked.ledger, Line)
     asked.out.write_text(page(lines), encoding="utf-8")
     bad = [each for each in lines if each.unexplained]
     print(f"{asked.out}: {len(lines)} rounds, {len(bad)} of them with something that is not known")

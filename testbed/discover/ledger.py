@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
@@ -74,15 +72,6 @@ class Line(BaseModel):
         """Whether somebody has to look at it: an error, or an alarm that is no known bug."""
         known = {bug.name for bug in SUBJECTS[self.subject].known}
         return self.verdict == Verdict.ERROR or any(found.taken_for not in known for found in self.found)
-
-
-def lines_in(ledger: Path) -> list[Line]:
-    """What was done so far. A last line that was cut short tells of nothing."""
-    found = []
-    for text in ledger.read_text().splitlines() if ledger.exists() else ():
-        with suppress(ValueError):
-            found.append(Line.model_validate_json(text))
-    return found
 
 
 def line(round_: Round, result: Exploration) -> Line:

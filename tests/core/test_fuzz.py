@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from testbed import ledgers
 from tests.fuzz import specs
-from tests.fuzz.__main__ import Done, done_in, page
+from tests.fuzz.__main__ import Done, page
 
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import parse
@@ -55,7 +56,7 @@ def test_the_page_has_every_thousand_and_what_was_wrong(tmp_path: Path) -> None:
     state = tmp_path / "fuzz.jsonl"
     done = Done(kind="specs", first=0, accepted=400, refused=600, took_s=2.0, wrong={7: "IndexError: x"})
     state.write_text(f"{done.model_dump_json()}\n{done.model_dump_json()[:30]}")
-    assert done_in(state) == [done], "a line that was cut short tells of nothing"
-    lines = page(done_in(state)).splitlines()
+    assert ledgers.read(state, Done) == [done], "a line that was cut short tells of nothing"
+    lines = page(ledgers.read(state, Done)).splitlines()
     assert "| specs | 1,000 | 400 | 600 | 1 | 500 |" in lines
     assert "- specs 7: `IndexError: x`" in lines

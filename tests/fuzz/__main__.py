@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from pydantic import BaseModel, ConfigDict
+from testbed import ledgers
 from tests.fuzz import histories, specs
 from tests.fuzz.specs import Outcome
 
@@ -55,15 +56,6 @@ class Done(BaseModel):
     """What was wrong, by the number of the case."""
 
 
-def done_in(state: Path) -> list[Done]:
-    """What was done so far. A last line that was cut short tells of nothing."""
-    found = []
-    for line in state.read_text().splitlines() if state.exists() else ():
-        with suppress(ValueError):
-            found.append(Done.model_validate_json(line))
-    return found
-
-
 def checked(kind: str, numbers: Sequence[int]) -> list[Outcome]:
     """The cases of these numbers, each with what came of it."""
     return [specs.check(number) for number in numbers] if kind == "specs" else histories.checked(numbers)
@@ -90,8 +82,7 @@ def run(kind: str, upto: int, until_s: float, before: Sequence[Done], state: Tex
     for first in range(0, upto, EACH):
         if first not in known and time.monotonic() < until_s:
             done = thousand(kind, first)
-            state.write(f"{done.model_dump_json()}\n")
-            state.flush()
+            ledgers.add(state, done)
             print(f"{kind} {first + EACH:,} of {upto:,}: {len(done.wrong)} wrong, {done.took_s} s", flush=True)
 
 
@@ -132,10 +123,9 @@ def main() -> int:
             print(specs.case(asked.case))
         print(*checked(asked.kind, [asked.case]))
         return 0
-    with asked.state.open("a") as state, suppress(KeyboardInterrupt):
-        state.write("\n")  # the last line before may have been cut short
-        run(asked.kind, asked.number, time.monotonic() + asked.minutes * 60, done_in(asked.state), state)
-    done = done_in(asked.state)
+    with ledgers.going_on(asked.state) as state, suppress(KeyboardInterrupt):
+        run(asked.kind, asked.number, time.monotonic() + asked.minutes * 60, ledgers.read(asked.state, Done), state)
+    done = ledgers.read(asked.state, Done)
     asked.out.write_text(page(done), encoding="utf-8")
     wrong = sum(len(each.wrong) for each in done)
     print(f"{asked.out}: {EACH * len(done):,} cases, {wrong} of them wrong")

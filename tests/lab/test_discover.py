@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from testbed import ledgers
 from testbed.discover import __main__ as discover
 from testbed.discover import ledger
 from testbed.discover.__main__ import rounds
-from testbed.discover.ledger import FALSE, NEW, NOT_REPLAYED, Line, lines_in, page
+from testbed.discover.ledger import FALSE, NEW, NOT_REPLAYED, Line, page
 from testbed.discover.subjects import SUBJECTS, Round, Subject, drawn
 
 from dedup.experiment.points import Action, Exchange, Point
@@ -98,7 +99,7 @@ def test_an_error_is_looked_at_and_a_clean_round_is_not() -> None:
 def test_rounds_come_in_turns_and_none_is_done_twice(tmp_path: Path) -> None:
     done = [line(TRANSACTIONS)]
     (tmp_path / "ledger").write_text(f"{done[0].model_dump_json()}\n{done[0].model_dump_json()[:40]}")
-    assert lines_in(tmp_path / "ledger") == done, "a line that was cut short tells of nothing"
+    assert ledgers.read(tmp_path / "ledger", Line) == done, "a line that was cut short tells of nothing"
     left = rounds(list(SUBJECTS), done)
     first = [(each.subject.name, each.number) for each, _ in zip(left, range(4), strict=False)]
     assert first == [("kafka-idempotent", 1), ("kafka-java", 1), ("pulsar", 1), ("kafka-idempotent", 2)]
@@ -134,4 +135,4 @@ def test_a_round_without_a_result_is_told_and_does_not_stop_the_others(
     monkeypatch.setattr(discover, "explored", explored)
     places = ("--results", str(tmp_path), "--ledger", str(tmp_path / "ledger"), "--out", str(tmp_path / "page"))
     assert discover.main(list(places)) == code
-    assert len(lines_in(tmp_path / "ledger")) == rounds_done
+    assert len(ledgers.read(tmp_path / "ledger", Line)) == rounds_done

@@ -90,16 +90,21 @@ def test_its_round_trip_is_not_asked_who_the_system_is() -> None:
     assert asked == [False, True]
 
 
-def test_an_administrator_who_takes_the_word_back_ends_no_run_and_none_begins_any_more() -> None:
-    """The lock and the finalizer stay those of the execution, which goes on when the value is back."""
-    made = world(document(KILL), LOCKING)
-    made.run(until=lambda _status: started(made))
-    made.settings = SETTINGS
+def looked_at(made: World) -> None:
+    """Ten looks of an operator with today's settings, a second apart."""
     operator, _ = made.operator()
     for _ in range(10):
         operator.look((NAMESPACE, "e"))
         made.player.move()
         made.now_s += 1
+
+
+def test_an_administrator_who_takes_the_word_back_ends_no_run_and_none_begins_any_more() -> None:
+    """The lock and the finalizer stay those of the execution, which goes on when the value is back."""
+    made = world(document(KILL), LOCKING)
+    made.run(until=lambda _status: started(made))
+    made.settings = SETTINGS
+    looked_at(made)
     assert len([each for each in made.player.jobs.values() if each]) == 1
     assert VALUE in message(made, "Stalled") and made.live()["metadata"]["finalizers"]
     made.settings = LOCKING
@@ -112,11 +117,7 @@ def test_one_that_was_begun_without_its_lock_does_not_go_on_beside_those_that_ha
     made = world(without_pods())
     made.run(until=lambda _status: started(made))
     made.settings = LOCKING
-    operator, _ = made.operator()
-    for _ in range(10):
-        operator.look((NAMESPACE, "e"))
-        made.player.move()
-        made.now_s += 1
+    looked_at(made)
     assert len([each for each in made.player.jobs.values() if each]) == 1
     assert "got an execution that was begun without its lock" in message(made, "Stalled")
     assert "choose another spec.runToken" in message(made, "Stalled")
