@@ -117,6 +117,11 @@ def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
             "another partition does not know this one's; write New",
         ),
         ({"restart": KILLED, "messages": 10_000_001}, [control()], "with restart each message is kept track of"),
+        ({"restart": {**KILLED, "resume": "Client"}}, [control()], "restart.resume: got Client; under a new identity"),
+        (
+            {"restart": {**KILLED, "identity": "Same", "checkpoint": 2}}, [control()],
+            "restart.checkpoint: got 2; only an application that goes by its own word writes down",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
