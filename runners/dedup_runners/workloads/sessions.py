@@ -62,7 +62,8 @@ class SessionClient(Producer):
     def _document(self, config: ProducerConfig) -> dict[str, Any]:
         if CLIENTS[config.library].is_installed:  # a program of ours, which takes the whole config
             return config.model_dump(mode="json", exclude={"program"})
-        return wire.document(config) | wire.in_sessions(config)
+        without_end = {"delivery_timeout_ms": 0} if config.life.resumes else {}
+        return wire.document(config) | wire.in_sessions(config) | without_end
 
     def _numbers(self, outcomes: Outcomes) -> Int64s:
         messages = numbers_of(outcomes, self._streams)
