@@ -76,8 +76,8 @@ class Restart(WorkloadKind):
 
     resume: Resume = Field(
         Resume.BROKER,
-        description="with Same: whose word says how far it was. Broker: the last sequence id that the broker has of it. "
-        "Client: the one that its client said last, while it lived. Application: what the application had written down",
+        description="with Same: whose word says how far it was. Broker: the last sequence id that the broker has of "
+        "it. Client: the one that its client said last, while it lived. Application: what it had written down itself",
     )
     checkpoint: int = Field(
         1,
