@@ -117,6 +117,11 @@ def test_a_plain_workload_is_not_changed_by_new_keys() -> None:
             "another partition does not know this one's; write New",
         ),
         ({"restart": KILLED, "messages": 10_000_001}, [control()], "with restart each message is kept track of"),
+        ({"restart": {**KILLED, "resume": "Client"}}, [control()], "restart.resume: got Client; under a new identity"),
+        (
+            {"restart": {**KILLED, "identity": "Same", "checkpoint": 2}}, [control()],
+            "restart.checkpoint: got 2; only an application that goes by its own word writes down",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict[str, Any]], said: str) -> None:
@@ -330,14 +335,22 @@ def test_an_old_sequence_id_is_none_of_a_batch(properties: dict[str, str]) -> No
     asked({"resend": {}}, same)
 
 
-@pytest.mark.parametrize("workload", [{"restart": KILLED}, {"resend": {}}])
-def test_a_program_that_is_no_session_sends_each_message_once(workload: dict[str, Any]) -> None:
-    java = [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]
-    assert "pulsar-java is a program, which sends each message once, in one session; name a client.library in " in (
+@pytest.mark.parametrize(
+    ("workload", "library"), [({"restart": KILLED}, "kafka-java"), ({"resend": {}}, "pulsar-java")]
+)
+def test_a_program_that_is_no_session_sends_each_message_once(workload: dict[str, Any], library: str) -> None:
+    protocol = library.removesuffix("-java")
+    java = [{"name": protocol, protocol: {}, "client": {"library": library}}]
+    assert f"{library} is a program, which sends each message once, in one session; name a client.library in " in (
         said := refused(workload, control(), systems=java)
     )
     assert "no client.version" in said
     asked(workload, control())
+
+
+def test_pulsars_java_client_can_end_and_come_back() -> None:
+    java = [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]
+    asked({"restart": {**KILLED, "identity": "Same"}}, control(), systems=java)
 
 
 def test_another_version_of_a_python_client_can_end_and_come_back_and_not_send_again() -> None:

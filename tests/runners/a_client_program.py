@@ -36,12 +36,13 @@ class Client:
         self.properties: dict[str, str] = asked["properties"]
         self.streams, self.sent, self.told = asked["streams"], 0, 0
         self.first = asked.get("sends", {}).get("first", 0)
-        session = asked.get("sends", {}).get("session", 0)
+        self.names_sends, session = "sends" in asked, asked.get("sends", {}).get("session", 0)
         self.commits, self.dies_at_commit = 0, 0 if session else int(self.properties.get("die-at-commit", "0"))
         self.held, self.die = int(self.properties.get("hold", "0")), int(self.properties.get("die", "0"))
 
-    def obey(self, order: str, number: int) -> bool:
+    def obey(self, order: str, words: str) -> bool:
         """Do what an order says; False after the last one."""
+        number = int(words) if order in ("send", "count") else 0
         if order == "send" and self.sent < number:
             if "look" in self.properties and not self.sent:
                 found = len([*Path(self.properties["look"], "sent").glob("*.parquet")])
@@ -55,6 +56,8 @@ class Client:
         elif order == "count":
             self.tell(self.held)
             frame(b"C", struct.pack(">Q", number))
+        elif order == "after":
+            self.first = min(map(int, words.split(","))) * self.streams
         elif order in ("begin", "settle", "commit", "abort"):
             self.tell(0)
             self.commits += order == "commit"
@@ -85,6 +88,8 @@ class Client:
         until = max(self.told, self.sent - held)
         rows = b"".join(row(self.first + message, self.streams) for message in range(self.told, until))
         frame(b"O", struct.pack(">Q", self.sent) + rows)
+        if self.names_sends and "published" in self.properties:
+            frame(b"P", json.dumps({"last_sequence_ids": [int(self.properties["published"])]}).encode())
         self.told = until
 
 
@@ -95,15 +100,18 @@ def main() -> int:
         print(properties.get("refuse", ""), file=sys.stderr)
         return 2 if "refuse" in properties else int(properties.get("exit", "0"))
     client = Client(asked)
-    frame(b"R", json.dumps({"version": "a client 1.0", "settings": {**properties, "a.password": "x"}}).encode())
+    ready = {"version": "a client 1.0", "settings": {**properties, "a.password": "x"}}
+    if "last" in properties:
+        ready["last_sequence_ids"] = [int(properties["last"])]
+    frame(b"R", json.dumps(ready).encode())
     if "say" in properties:
         frame(b"W", properties["say"].encode())
     if "frame" in properties:
         sys.stdout.buffer.write(bytes.fromhex(properties["frame"]))
         sys.stdout.buffer.flush()
     for line in sys.stdin:
-        order, _, number = line.partition(" ")
-        if not client.obey(order.strip(), int(number or 0)):
+        order, _, words = line.strip().partition(" ")
+        if not client.obey(order, words):
             return int(properties.get("exit", "0"))
     Path(properties["left"]).write_text(str(time.time())) if "left" in properties else None
     return 70

@@ -137,7 +137,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
                 *("maxLookupRequest", "maxNumberOfRejectedRequestPerConnection", "memoryLimitBytes", "numIoThreads"),
                 *("operationTimeoutMs", "requestTimeoutMs", "useTcpNoDelay"),
             ),
-            versions=("4.2.4", "3.0.7", "2.11.4"),
+            versions=("4.2.4", "3.0.7", "2.11.4", "2.11.0"),
             reader="pulsar-client",
         ),
     )

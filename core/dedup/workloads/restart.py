@@ -25,8 +25,8 @@ from dedup.workloads.kinds import (
     idle_kills,
 )
 
-SESSIONS: Final = ("confluent-kafka", "pulsar-client")
-"""The libraries whose sessions are processes of ours, in any version: others are programs, which have one session."""
+SESSIONS: Final = ("confluent-kafka", "pulsar-client", "pulsar-java")
+"""The libraries that know sessions, in any version: those for Python, and a program that does. Others have one."""
 
 
 class End(StrEnum):
@@ -41,6 +41,14 @@ class Identity(StrEnum):
 
     SAME = "Same"
     NEW = "New"
+
+
+class Resume(StrEnum):
+    """By whose word the producer knows, under its old identity, how far it was."""
+
+    BROKER = "Broker"
+    CLIENT = "Client"
+    APPLICATION = "Application"
 
 
 class RestartAt(Part):
@@ -63,17 +71,37 @@ class Restart(WorkloadKind):
     identity: Identity = Field(
         Identity.NEW,
         description="New: it goes on from the first message without an acknowledgement. Same (Pulsar): under its old "
-        "name, after the last sequence id that the broker has of it",
+        "name, after the message that resume names",
+    )
+
+    resume: Resume = Field(
+        Resume.BROKER,
+        description="with Same: whose word says how far it was. Broker: the last sequence id that the broker has of "
+        "it. Client: the one that its client said last, while it lived. Application: what it had written down itself",
+    )
+    checkpoint: int = Field(
+        1,
+        ge=1,
+        le=MOST_MESSAGES,
+        description="with resume: Application: of each partition it writes down every so many acknowledged messages",
     )
 
     key = "restart"
     in_every_digest = True
     summary = "the producer ends at a message and comes back as another session"
     varies = ("end", "identity")
+    newer = ("resume", "checkpoint")
     cause = "copied_by_session"
     words = "by another session"
 
     def impossible(self, shape: Shape) -> Impossible | None:
+        if self.resume is not Resume.BROKER and self.identity is not Identity.SAME:
+            rule = "under a new identity it goes on from the first message without an acknowledgement"
+            return Impossible("restart.resume", self.resume, rule, "write identity: Same, or take resume out")
+        if self.checkpoint > 1 and self.resume is not Resume.APPLICATION:
+            rule = "only an application that goes by its own word writes down how far it is"
+            todo = "write resume: Application, or take checkpoint out"
+            return Impossible("restart.checkpoint", str(self.checkpoint), rule, todo)
         if self.at.message < shape.messages:
             return None
         return Impossible(

@@ -44,6 +44,7 @@ class Kind(Enum):
     ENDED = b"T"
     WITNESS = b"W"
     LOG = b"L"
+    PUBLISHED = b"P"
     FINISHED = b"F"
 
 
@@ -76,6 +77,14 @@ class Ready(BaseModel):
     version: str
     settings: dict[str, str] = {}
     last_sequence_ids: tuple[int, ...] = ()
+
+
+class Published(BaseModel):
+    """What the client of one session says that it has published: the last sequence id of each stream, -1 for none."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    last_sequence_ids: tuple[int, ...]
 
 
 class Called(BaseModel):
@@ -122,14 +131,16 @@ def document(config: ProducerConfig) -> dict[str, Any]:
     }
 
 
+def in_sessions(config: ProducerConfig) -> dict[str, Any]:
+    """What a program is told besides that is one session of the run: its payloads name it."""
+    return {"sends": {"session": config.life.session, "first": config.life.first, "bytes": config.message_bytes}}
+
+
 def in_transactions(config: ProducerConfig) -> dict[str, Any]:
     """What a program is told besides that sends in transactions, as one session of the run."""
     assert config.transactions is not None
     timeout_ms = round(config.transactions.timeout_s * 1000)
-    return {
-        "sends": {"session": config.life.session, "first": config.life.first, "bytes": config.message_bytes},
-        "transactions": {"id": config.producer_name, "timeout_ms": timeout_ms},
-    }
+    return in_sessions(config) | {"transactions": {"id": config.producer_name, "timeout_ms": timeout_ms}}
 
 
 def asked(properties: dict[str, str], deduplication: bool, in_flight: int, *, check: bool = False) -> dict[str, Any]:
@@ -208,6 +219,11 @@ def rows_of(outcomes: Outcomes) -> bytes:
 def ready(frame: Frame) -> Ready:
     """A frame READY."""
     return _parsed(frame, Ready)
+
+
+def published(frame: Frame) -> Published:
+    """A frame PUBLISHED."""
+    return _parsed(frame, Published)
 
 
 def called(frame: Frame) -> Called:

@@ -102,6 +102,7 @@ class Producer:
         self._ready = self._finished = self._over = self._stopped = self._killed = False
         self._moved = False  # it has sent more, and said no outcome since
         self.last_sequence_ids: tuple[int, ...] = ()
+        self.published: tuple[int, ...] = ()
         self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
         self._sent_at_count = 0
         self._answers = 0
@@ -323,6 +324,8 @@ class Producer:
                     self.library_version, self.effective_config = told.version, masked(dict(told.settings))
                     self.last_sequence_ids = told.last_sequence_ids
                     self._ready = True
+                case Kind.PUBLISHED:
+                    self.published = wire.published(frame).last_sequence_ids
                 case Kind.SENT:
                     if not self._sent <= wire.number(frame) <= self._asked:
                         raise Garbled(f"{wire.number(frame):,} sent after {self._sent:,}, of {self._asked:,}")

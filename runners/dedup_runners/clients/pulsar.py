@@ -152,6 +152,7 @@ class Producer:
         self._watch = Watch(log, witnesses, brokers_by_port(config.endpoints))
         self._callers: set[int] = set()
         self._sends: list[Callable[..., None]] = []
+        self._producers: list[Any] = []
         self._homes = np.array(config.placed, np.int32)
         self.last_sequence_ids: list[int] = []
         self._ended: list[tuple[int, int, Any, Any]] = []
@@ -176,6 +177,7 @@ class Producer:
             name = f"{self._config.producer_name}-{partition}"
             make = partial(self._client.create_producer, topic, producer_name=name, **self._settings)
             producer = persistently(make, topic, deadline)
+            self._producers.append(producer)
             self.last_sequence_ids.append(producer.last_sequence_id())
             self._sends.append(producer.send_async)
 
@@ -201,6 +203,11 @@ class Producer:
             self._drain(DRAIN_ROWS)
         self._drain()
         self._watch.look()
+
+    @property
+    def published(self) -> list[int]:
+        """The last sequence ids as the client has them now, of each stream."""
+        return [each.last_sequence_id() for each in self._producers]
 
     def progress(self) -> Progress:
         with self._counting:

@@ -35,7 +35,7 @@ from dedup.wire.clients import Noticed
 from dedup_runners import clients
 from dedup_runners.clients import MODULES, Chunk, Outcomes, ProducerClient, chunk_of, chunk_of_sends, named
 from dedup_runners.clients import frames as wire
-from dedup_runners.clients.frames import Kind, Ready, Witnessed
+from dedup_runners.clients.frames import Kind, Published, Ready, Witnessed
 from dedup_runners.clients.programs import REFUSED
 from dedup_runners.configs import ProducerConfig
 
@@ -193,9 +193,16 @@ class Server:
         size = ROWS_A_FRAME * wire.ROW.itemsize
         for first in range(0, len(rows), size):
             self._say.frame(Kind.OUTCOMES, self._said.to_bytes(wire.COUNT_BYTES, "big") + rows[first : first + size])
+        if self._config.sends:
+            self._say_published()
         with self._changed:
             self._recorded += len(outcomes.values)
             self._changed.notify_all()
+
+    def _say_published(self) -> None:
+        """Say the last sequence ids as the client of a session has them now, if it has any."""
+        if last := tuple(getattr(self._producer, "published", ())):
+            self._say.frame(Kind.PUBLISHED, Published(last_sequence_ids=last).model_dump_json().encode())
 
     def _answer_counts(self) -> None:
         while True:

@@ -8,6 +8,8 @@ acknowledged before the others are sent, so that the session that ends is one at
 The next session goes on from the first message of each stream without an acknowledgement: an application that remembers
 its acknowledgements knows no better. Under its old name (Pulsar) it goes on after the last sequence id that the broker
 has of it. That is the broker's word for all messages up to it, so their sends count as acknowledged, at no position.
+The word of the old session's client counts as much; what the application has written down itself is no more than it
+knows: what it sends again was acknowledged before, and is to be recognised.
 """
 
 import time
@@ -18,7 +20,7 @@ import numpy as np
 from dedup.payloads import messages_of
 from dedup.wire.manifests import Session
 from dedup.workloads.kinds import CLOSED, KILLED
-from dedup.workloads.restart import End, Identity
+from dedup.workloads.restart import End, Identity, Resume
 from dedup_runners.clients import Int64s, Outcome, ProducerClient, Progress
 from dedup_runners.configs import Life, ProducerConfig
 from dedup_runners.production import CONNECT_S
@@ -110,17 +112,24 @@ class Restarting(Successive):
 
     def _open_second(self, left: Int64s) -> tuple[str, Int64s]:
         """Open the second session, and tell what became of the first one's open sends; where it goes on, and why."""
+        assert isinstance(self.client, SessionClient)
         first, after = self.client, self._acknowledged_up_to()
         words = f"resumed after values {_listed(after)}, the last acknowledged ones"
         known = after
         try:
             second = SessionClient(self._of_session(SECOND), self._record, self._observer, self._next)
             second.connect(CONNECT_S)
-            last = np.array(second.last_sequence_ids, np.int64)
-            if self._restart.identity is Identity.SAME and len(last) == len(after) and (last >= 0).all():
+            if self._restart.resume is Resume.APPLICATION:
+                known = after = written_down(after, self._restart.checkpoint)
+                words = f"resumed after values {_listed(after)}, which the application had written down"
+            told, who = second.last_sequence_ids, "broker"
+            if self._restart.resume is Resume.CLIENT:
+                told, who = first.published, "client"
+            last = np.array(told, np.int64)
+            if self._goes_by_last_ids and len(last) == len(after) and (last >= 0).all():
                 known = after = last
-                self._beyond = beyond(last, self.sent)
-                words = f"resumed after values {_listed(after)}, the last sequence ids that the broker had"
+                self._beyond = beyond(last, self.sent, who)
+                words = f"resumed after values {_listed(after)}, the last sequence ids that the {who} had"
         finally:
             stored = self.values_of(left) <= known[self.streams_of(left)]
             self._record_without(left[stored], Outcome.OK)
@@ -132,6 +141,10 @@ class Restarting(Successive):
             second.stop()
         first.close()
         return words, after
+
+    @property
+    def _goes_by_last_ids(self) -> bool:
+        return self._restart.identity is Identity.SAME and self._restart.resume is not Resume.APPLICATION
 
     def _acknowledged_up_to(self) -> Int64s:
         """Of each stream the value up to which all are acknowledged."""
@@ -151,15 +164,20 @@ class Restarting(Successive):
         )
 
 
-def beyond(last: Int64s, sent: int) -> str:
+def written_down(acknowledged: Int64s, every: int) -> Int64s:
+    """Of each stream the value that an application has written down which does so every so many messages."""
+    return acknowledged // every * every
+
+
+def beyond(last: Int64s, sent: int, who: str = "broker") -> str:
     """Words if a last sequence id is above all that was sent: the session would leave out what nobody has sent.
 
-    `last`: of each stream. `sent`: how many messages of the plan were sent.
+    `last`: of each stream, by the word of `who`. `sent`: how many messages of the plan were sent.
     """
     for stream, value in enumerate(last.tolist()):
         if value > (highest := messages_of(stream, sent, len(last))):
             return (
-                f"the last sequence id of stream {stream} is {value:,} by the broker, and {highest:,} was the last sent"
+                f"the last sequence id of stream {stream} is {value:,} by the {who}, and {highest:,} was the last sent"
             )
     return ""
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dedup.experiment.clients import CLIENTS
 from dedup_runners.clients import Int64s, Outcomes, Witnesses, named, numbers_of
 from dedup_runners.clients import frames as wire
 from dedup_runners.clients.programs import LEAVE_S, Producer, started
@@ -59,7 +60,10 @@ class SessionClient(Producer):
         return left
 
     def _document(self, config: ProducerConfig) -> dict[str, Any]:
-        return config.model_dump(mode="json", exclude={"program"})
+        if CLIENTS[config.library].is_installed:  # a program of ours, which takes the whole config
+            return config.model_dump(mode="json", exclude={"program"})
+        without_end = {"delivery_timeout_ms": 0} if config.life.resumes else {}
+        return wire.document(config) | wire.in_sessions(config) | without_end
 
     def _numbers(self, outcomes: Outcomes) -> Int64s:
         messages = numbers_of(outcomes, self._streams)

@@ -35,6 +35,7 @@ abstract class ClientProgram {
     static final int REFUSED = 2, PARENT_GONE = 70;
     static final int ROW_BYTES = 33, ROWS = 4096, HEAD_BYTES = 5 + 8;
     static final int WORD_BYTES = 8, NAMED_BYTES = 24, CHECKSUM_BYTES = 4;
+    static final String LAST_IDS = "last_sequence_ids";
     static final long FLUSH_NS = 5_000_000, ROOM_NS = 1_000_000, ERROR_EVERY_NS = 100_000_000;
 
     /** When the bound is reached, sending goes on when this part of it is free: a thread is not woken for each message. */
@@ -56,6 +57,10 @@ abstract class ClientProgram {
 
     int streams, session, payloadBytes = WORD_BYTES;
     long inFlight, first;
+
+    /** The number, in the run, from which the next message is sought; and up to which value those of each stream are not ours. */
+    long next;
+    volatile long[] after = {};
 
     /** Orders about transactions, each answered before the next one comes; and why no further one can be, in words: `fenced`, as another instance took its place. */
     final ConcurrentLinkedQueue<String[]> calls = new ConcurrentLinkedQueue<>();
@@ -89,6 +94,11 @@ abstract class ClientProgram {
     abstract void flush();
 
     abstract void close() throws Exception;
+
+    /** Of each stream the last sequence id that the library says is published, -1 for none; empty where there are none. */
+    long[] lastSequenceIds() {
+        return new long[0];
+    }
 
     /** Begin a transaction. */
     void begin() {
@@ -134,7 +144,8 @@ abstract class ClientProgram {
             if (asked.get("sends") != null) nameSends((Map<?, ?>) asked.get("sends"));
             open(asked);
             say('R', "{\"version\": " + quoted(version() + ", Java " + System.getProperty("java.version"))
-                + ", \"settings\": " + object(settings(asked)) + "}");
+                + ", \"settings\": " + object(settings(asked)) + ", " + quoted(LAST_IDS) + ": "
+                + Arrays.toString(lastSequenceIds()) + "}");
             watch();
             sendAll();
             settle();
@@ -216,6 +227,7 @@ abstract class ClientProgram {
         session = ((Long) asked.get("session")).intValue();
         first = (Long) asked.get("first");
         payloadBytes = ((Long) asked.get("bytes")).intValue();
+        next = first;
     }
 
     /** Up to which message the bound lets it send; waits until there is some room, and says what was sent if it is to stop. */
@@ -230,7 +242,9 @@ abstract class ClientProgram {
     }
 
     void sendNext() {
-        long number = first + sent;
+        long[] others = after;
+        while (others.length > 0 && next / streams + 1 <= others[(int) (next % streams)]) next++;
+        long number = next++;
         int stream = (int) (number % streams);
         Message message = message((long) stream << 48 | (number / streams + 1), stream);
         byte[] payload = payload(message.word);
@@ -322,6 +336,12 @@ abstract class ClientProgram {
         frames.add(ByteBuffer.allocate(5 + body.length).put((byte) kind).putInt(body.length).put(body).array());
     }
 
+    /** What a session's library says that it has published. */
+    void sayPublished() {
+        long[] last = lastSequenceIds();
+        if (last.length > 0) say('P', "{" + quoted(LAST_IDS) + ": " + Arrays.toString(last) + "}");
+    }
+
     void say(char kind, long number) {
         frames.add(ByteBuffer.allocate(13).put((byte) kind).putInt(8).putLong(number).array());
     }
@@ -341,6 +361,7 @@ abstract class ClientProgram {
                         any = rows.position() > HEAD_BYTES;
                     }
                     if (any || now > said) cut();
+                    if (any && payloadBytes > WORD_BYTES) sayPublished();
                     said = now;
                     cutNs = System.nanoTime();
                 }
@@ -363,6 +384,9 @@ abstract class ClientProgram {
                     case "count":
                         cut();
                         say('C', Long.parseLong(words[1]));
+                        break;
+                    case "after":
+                        after = Arrays.stream(words[1].split(",")).mapToLong(Long::parseLong).toArray();
                         break;
                     case "stop":
                         stopped = true;

@@ -103,6 +103,11 @@ public final class PulsarJavaClient extends ClientProgram {
         }
     }
 
+    @Override
+    long[] lastSequenceIds() {
+        return producers.stream().mapToLong(Producer::getLastSequenceId).toArray();
+    }
+
     // ---- settings
 
     @Override
