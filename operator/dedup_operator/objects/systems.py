@@ -8,7 +8,7 @@ A system that is there already is where the experiment says; who its brokers are
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dedup.experiment.deployments import STRIMZI
@@ -16,6 +16,7 @@ from dedup.experiment.endpoints import OURS, Endpoints, asked_at
 from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
+from dedup_operator.objects.listed import ListedSystem, entry_of
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
 
@@ -69,11 +70,14 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     return {**settings.charts.get(system.chart, {}), **said}
 
 
-def endpoints(system: System, release: str, namespace: str, *, removable: bool = False) -> Endpoints:
+def endpoints(
+    system: System, release: str, namespace: str, *, removable: bool = False, listed: Sequence[ListedSystem] = ()
+) -> Endpoints:
     """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them.
 
     Of a system that is there already: where it is asked who they are, straight. All that is made there is `removable`
-    by its name if no other execution's begins with it.
+    by its name if no other execution's begins with it. `listed` are the entries of the administrator's list;
+    PlatformError if the system's is none of them.
     """
     if system.existing is not None and not removable:
         return asked_at(system.protocol, system.existing, security(system), f"{OURS}-{release}-")
@@ -81,4 +85,6 @@ def endpoints(system: System, release: str, namespace: str, *, removable: bool =
         names = names_on(release)
         found = asked_at(system.protocol, system.existing, security(system), f"{names}-")
         return found.model_copy(update={"names": names})
+    if system.listed is not None:
+        return entry_of(system, listed).endpoints(release, namespace)
     return CHARTS[system.chart].endpoints(system, release, namespace)
