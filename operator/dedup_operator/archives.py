@@ -11,8 +11,10 @@ import hashlib
 import json
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,15 +32,19 @@ _TEMPLATE: Final = f'{{{{ .Files.Get "{_OBJECTS}" }}}}\n'
 class Archives:
     """Those that were fetched and had the digest that their entry says, in a folder of this process."""
 
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="dedup-charts-")
+    @cached_property
+    def _folder(self) -> Path:
+        """Made when the first is fetched, and gone with us."""
+        made = tempfile.mkdtemp(prefix="dedup-charts-")
+        weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        return Path(made)
 
     def of(self, entry: ListedSystem, pull: Callable[[list[str]], object]) -> Path:
         """The archive; `pull` runs Helm with these words. PlatformError if there is none of that digest."""
-        kept = Path(self._folder.name) / f"{entry.digest.removeprefix('sha256:')}.tgz"
+        kept = self._folder / f"{entry.digest.removeprefix('sha256:')}.tgz"
         if kept.exists() and _digest(kept) == entry.digest:
             return kept
-        with tempfile.TemporaryDirectory(dir=self._folder.name) as folder:
+        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             fetch = _copied if entry.chart.startswith("/") else _pulled
             archive = fetch(entry, Path(folder), pull)
             if (found := _digest(archive)) != entry.digest:

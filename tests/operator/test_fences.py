@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from testbed.worlds import (
@@ -44,7 +44,13 @@ WRITES: Final[dict[str, tuple[Any, ...]]] = {
     "patch": ("Job", "n", "a", {}),
     "replace_status": ({"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "status": {}},),
 }
-RELEASES: Final[dict[str, tuple[Any, ...]]] = {"install": ("r", "n", "kafka", {}, {}), "uninstall": ("r", "n")}
+LISTED: Final = NamedTuple("LISTED", [("name", str)])("theirs")
+RELEASES: Final[dict[str, tuple[Any, ...]]] = {
+    "install": ("r", "n", "kafka", {}, {}),
+    "uninstall": ("r", "n"),
+    "render": (LISTED, "r", "n"),
+    "install_rendered": (LISTED, "r", "n", [], {}),
+}
 TEN_MINUTES_S: Final = 600.0
 SEEDS: Final = range(20)
 
