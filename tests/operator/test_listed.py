@@ -1,9 +1,12 @@
 """A system by a chart of the administrator's list: from `deploy.chart` to its verdict, and each way to be refused."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 from pydantic import ValidationError
 from testbed.specs import changed
 from testbed.worlds import FIRST_S, NAMESPACE, SETTINGS, FakeCluster, World
@@ -15,7 +18,7 @@ from dedup_operator.clusters import Object
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import LABEL, Owner
-from dedup_operator.objects.rendered import RELEASE, check, owned
+from dedup_operator.objects.rendered import RELEASE, check, owned, without_later_hooks
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import SETTINGS as KEPT
 from dedup_operator.objects.snapshots import settings_in, snapshot, snapshot_name
@@ -324,11 +327,29 @@ def test_a_binding_stays_in_the_namespace(wrong: Object) -> None:
         check(binds, [*brokers, {**BINDING, **wrong}], "r", "lab")
 
 
+@pytest.mark.parametrize("events", ["pre-upgrade", "test", "post-upgrade, pre-rollback"])
+def test_hooks_that_nothing_will_ever_call_are_left_out(events: str) -> None:
+    (hook,) = changed_chart(annotations={"helm.sh/hook": events})
+    (at_install,) = changed_chart(annotations={"helm.sh/hook": f"{events},post-install"})
+    assert without_later_hooks([hook, "text", at_install, *CHART]) == ["text", at_install, *CHART]
+
+
 def test_claims_of_a_listed_chart_go_with_it() -> None:
     claims = {"volumeClaimTemplates": [{"metadata": {"name": "data"}}]}
     (found,) = owned([{**BROKERS, "spec": {**BROKERS["spec"], **claims}}], Owner(NAMESPACE, "e", "6f1c"), "r")
     assert found["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
     assert "persistentVolumeClaimRetentionPolicy" not in BROKERS["spec"]
+
+
+SHIPPED: Final = (Path(__file__).parents[2] / "docs" / "charts.md").read_text(encoding="utf-8")
+
+
+def test_the_entry_of_the_documentation_is_one() -> None:
+    (block,) = [each for each in re.findall(r"```yaml\n(.*?)```", SHIPPED, re.DOTALL) if "apache-pulsar" in each]
+    said = json.dumps(yaml.safe_load(block)["settings"])
+    (apaches,) = Defaults.model_validate_json(said, by_alias=True).systems
+    assert apaches.brokers == ListedSystem.model_validate_json(json.dumps(PULSARS), by_alias=True).brokers
+    assert not {"kill", "pause"} & {*apaches.faults}, "Java is process 1 there"
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -337,6 +358,8 @@ def test_claims_of_a_listed_chart_go_with_it() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
+        {"gives": [{"apiGroups": [""], "resources": ["pods"]}]},
+        {"gives": [{"apiGroups": [""], "resources": ["*"], "verbs": ["get"]}]},
         {"name": "kafka"},
         {"chart": "--post-renderer=/tmp/evil"},
         {"chart": "oci://charts.example/kafka"},
@@ -367,6 +390,7 @@ def test_an_entry_is_what_is_written_down_here_and_no_more(wrong: Object) -> Non
     [
         {},
         {"chart": "oci://charts.example/lab/kafka", "repository": None},
+        {"gives": [{"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get"]}]},
         {"chart": "/usr/local/dedup/listed/kafka.tgz", "repository": None},
         {"brokers": {**ENTRY["brokers"], "id": "{number}", "hold": "/hold", "count": 5}},
     ],

@@ -159,4 +159,12 @@ taken away as it, but for Helm's records, which are Secrets; the operator itself
   resources: [{{ index $kinds . 1 | quote }}]
   verbs: [get, create]
 {{- end }}
+{{- with .gives }}
+# Only to be given on: what Roles of its chart give to accounts of its pods.
+{{- range . }}
+- apiGroups: {{ toJson .apiGroups }}
+  resources: {{ toJson .resources }}
+  verbs: {{ toJson .verbs }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -112,6 +112,14 @@ class Brokers(Part):
     )
 
 
+class Given(Part):
+    """A right in the experiment's namespace that Roles of a chart give, in the words of RBAC."""
+
+    api_groups: list[Annotated[str, Field(pattern=r"^[a-z0-9.-]*$", max_length=253)]] = Field(min_length=1)
+    resources: list[Annotated[str, Field(pattern=r"^[a-z0-9/-]+$", max_length=253)]] = Field(min_length=1)
+    verbs: list[Annotated[str, Field(pattern=r"^[a-z]+$", max_length=63)]] = Field(min_length=1)
+
+
 class ListedSystem(Part):
     """A chart of somebody else's, pinned to the last byte."""
 
@@ -125,6 +133,9 @@ class ListedSystem(Part):
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")] = Field(description="of the chart's archive")
     values: dict[str, Any] = Field(default_factory=dict)
     objects: list[MadeKind] = Field(min_length=1, description="of which kinds the chart consists")
+    gives: list[Given] = Field(
+        default_factory=list, description="rights that its Roles give: nobody gives what he has not"
+    )
     brokers: Brokers
     faults: list[OfferedFault] = Field(default_factory=list, description="that experiments may have on it")
 

@@ -17,9 +17,20 @@ Object = dict[str, Any]
 RELEASE: Final = f"{GROUP}/release"
 """The label that all objects of a release have, and their pods."""
 HOOK: Final = "helm.sh/hook"
+_LATER: Final = {"pre-upgrade", "post-upgrade", "pre-rollback", "post-rollback", "test", "test-success", "test-failure"}
 _WITH_PODS: Final = ("StatefulSet", "Deployment", "Job")
 _MOST: Final = 120
 _ADVICE: Final = "have the administrator switch it off in the entry's values, or choose another chart"
+
+
+def without_later_hooks(objects: Sequence[Any]) -> list[Any]:
+    """All but what Helm makes at an upgrade, a rollback or a test: releases of experiments have none of these."""
+    return [each for each in objects if not (_is_object(each) and (events := _events(each)) and events <= _LATER)]
+
+
+def _events(made: Object) -> set[str]:
+    said = (made["metadata"].get("annotations") or {}).get(HOOK)
+    return {each.strip() for each in str(said).split(",")} if said is not None else set()
 
 
 def check(entry: ListedSystem, objects: Sequence[Any], release: str, namespace: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dedup.experiment.stages import Observation, Status
 from dedup_operator.clusters import Object
 from dedup_operator.objects.listed import ListedSystem, check_faults, entry_of, proxies
-from dedup_operator.objects.rendered import RELEASE, check, owned
+from dedup_operator.objects.rendered import RELEASE, check, owned, without_later_hooks
 from dedup_operator.objects.systems import proxies_of
 from dedup_operator.provision.helm import Helm
 from dedup_operator.sights import ABSENT, DONE, RUNNING
@@ -66,7 +66,7 @@ class Listed(Helm):
     def _rendered(self, entry: ListedSystem) -> list[Object]:
         """The objects that may be installed; PlatformError if it is not the entry's chart, or makes what it may not."""
         namespace = self._belongings.namespace
-        objects = self._context.releases.render(entry, self._release, namespace)
+        objects = without_later_hooks(self._context.releases.render(entry, self._release, namespace))
         check(entry, objects, self._release, namespace)
         return objects
 
