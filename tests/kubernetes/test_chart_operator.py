@@ -21,6 +21,7 @@ from testbed.requests import ask, forget
 from tests.core.evidences import experiment
 from tests.kubernetes.charts import dry_run, named
 from tests.operator.test_leases import Party
+from tests.operator.test_listed import ENTRY, PULSARS
 
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment
@@ -28,6 +29,7 @@ from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts, run_account
 from dedup_operator.objects.events import event
+from dedup_operator.objects.listed import MADE, OFFERED
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.readiness import readiness
 from dedup_operator.objects.reports import report
@@ -52,6 +54,7 @@ PLACED: Final[Values] = {
     "priorityClassName": "tests",
     "annotations": {"team.example/of": "on"},
 }
+RIGHT: Final = {"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get"]}
 VARIANTS: Final[dict[str, Values]] = {
     "as it comes": {},
     "every namespace": {"watch": {"all": True}},
@@ -77,6 +80,11 @@ VARIANTS: Final[dict[str, Values]] = {
             "tolerations": [{"key": "tools", "operator": "Exists"}],
             "imagePullSecrets": [{"name": "mirror"}],
         },
+    },
+    "charts of others": {
+        "watch": {"namespaces": [NAMESPACE, ELSEWHERE]},
+        "settings": {"systems": [{**ENTRY, "objects": [*MADE]}, {**PULSARS, "gives": [RIGHT]}]},
+        "chartFiles": "archives",
     },
     "two operators": {"replicas": 2},
     "policies": {
@@ -116,6 +124,15 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ),
     ({"settings": {"chaosImages": [{"name": "a", "sha256": ["abc"]}]}}, r"sha256/0': 'abc' does not match pattern"),
     ({"settings": {"chaosImages": [{"name": "a"}]}}, r"missing property 'sha256'"),
+    ({"watch": {"all": True}, "settings": {"systems": [ENTRY]}}, r"settings.systems: got entries beside watch.all"),
+    ({"settings": {"systems": [{**ENTRY, "name": "kafka"}]}}, r"/systems/0/name': 'not' failed"),
+    ({"settings": {"systems": [{**ENTRY, "digest": "sha256:1"}]}}, r"/digest': 'sha256:1' does not match pattern"),
+    (
+        {"settings": {"systems": [{**ENTRY, "objects": ["ClusterRole"]}]}},
+        r"/objects/0': value must be one of 'ConfigMap'",
+    ),
+    ({"settings": {"systems": [{**ENTRY, "faults": ["partition"]}]}}, r"/faults/0': value must be one of 'killTCP'"),
+    ({"settings": {"systems": [{**ENTRY, "command": "sh"}]}}, r"additional properties 'command' not allowed"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
@@ -238,7 +255,8 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
 
 def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: Helm) -> None:
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
-    new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
+    older = ("accountAnnotations", "verifier", "resources", "systems")
+    new = {"settings": dict.fromkeys(older), "networkPolicies": None, "chartFiles": None}
     more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
     new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None, "allowFaultsOnPodsOfOthers": None}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}
@@ -320,6 +338,60 @@ def test_policies_let_nobody_reach_our_pods_and_say_nothing_of_those_of_systems(
         assert chosen.items() <= labels.items()
     brokers = json.dumps(Helm(CHARTS / "kafka", "sys", NAMESPACE, tmp_path).render({}))
     assert "dedup.dev/component" not in brokers
+
+
+def test_an_entry_of_the_list_has_an_account_with_what_it_names_and_no_more(helm: Helm) -> None:
+    """Every kind that the models know is known to the chart by its name in RBAC; and the operator can take all away."""
+    rendered = helm.render(VARIANTS["charts of others"])
+    account = named(rendered, "ServiceAccount", "op-system-theirs")
+    assert account["metadata"]["namespace"] == NAMESPACE, "the operator's own"
+    roles = [each for each in rendered if each["metadata"]["name"] == "op-system-theirs" and each["kind"] == "Role"]
+    assert sorted(each["metadata"]["namespace"] for each in roles) == sorted([NAMESPACE, ELSEWHERE])
+    records, *given = roles[0]["rules"]
+    assert (records["resources"], records["verbs"]) == (["secrets"], ["get", "list", "create", "update", "delete"])
+    assert [(each["apiGroups"], each["resources"], each["verbs"]) for each in given] == [
+        ([kind.group], [kind.resource], ["get", "create"]) for _, kind in sorted(MADE.items())
+    ]
+    pulsars = next(
+        each for each in rendered if each["metadata"]["name"] == "op-system-apache" and each["kind"] == "Role"
+    )
+    assert [each["resources"] for each in pulsars["rules"]] == [["secrets"], ["configmaps"], ["statefulsets"], ["pods"]]
+    assert pulsars["rules"][-1] == RIGHT
+    mine = next(each for each in rendered if (each["kind"], each["metadata"]["name"]) == ("Role", "op"))["rules"]
+    for kind in MADE.values():
+        rules = [each for each in mine if kind.group in each["apiGroups"] and kind.resource in each["resources"]]
+        assert any("delete" in each["verbs"] for each in rules), kind
+
+
+def test_tokens_are_of_entries_accounts_by_their_names(helm: Helm) -> None:
+    (tokens,) = [
+        each
+        for each in named(helm.render(VARIANTS["charts of others"]), "Role", "op-lease")["rules"]
+        if each["resources"] == ["serviceaccounts/token"]
+    ]
+    assert (tokens["resourceNames"], tokens["verbs"]) == (["op-system-theirs", "op-system-apache"], ["create"])
+
+
+def test_without_a_list_nobody_has_more_rights_than_before(helm: Helm) -> None:
+    assert "op-system" not in json.dumps(helm.render({})) and "serviceaccounts/token" not in json.dumps(helm.render({}))
+
+
+def test_the_charts_schema_knows_what_the_models_know_of_entries() -> None:
+    system = json.loads((CHART / "values.schema.json").read_text())["definitions"]["system"]["properties"]
+    assert system["objects"]["items"]["enum"] == [*MADE]
+    assert system["faults"]["items"]["enum"] == [*OFFERED]
+
+
+def test_the_operator_reads_the_list_as_it_was_written(helm: Helm) -> None:
+    rendered = helm.render(VARIANTS["charts of others"])
+    told = settings(rendered, artifacts={"s3": S3}).systems
+    assert [(each.name, each.digest) for each in told] == [(each["name"], each["digest"]) for each in (ENTRY, PULSARS)]
+    pod = named(rendered, "Deployment", "op")["spec"]["template"]["spec"]
+    (charts,) = [each for each in pod["volumes"] if each["name"] == "charts"]
+    assert charts["configMap"] == {"name": "archives"}
+    assert {"name": "charts", "mountPath": "/usr/local/dedup/listed", "readOnly": True} in pod["containers"][0][
+        "volumeMounts"
+    ]
 
 
 def test_its_lease_has_its_name_and_lies_beside_it(helm: Helm) -> None:
