@@ -96,6 +96,9 @@ s0: setup ## One of S0's tables again: make s0 TABLE=kafka-kill-tcp; hours; goes
 exactly-once: setup ## S2's patterns: a service killed at each of its steps; makes the runs that are missing; writes docs/exactly-once.md
 	$(PYTHON) -m testbed.exactly_once $(PATTERN)
 
+kafka-and-pulsar: setup ## S4's table of five claims: makes the runs that are missing; writes docs/kafka-and-pulsar.md
+	$(PYTHON) -m testbed.claims $(TRIAL)
+
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
@@ -157,5 +160,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles discover fuzz s0 exactly-once bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles discover fuzz s0 exactly-once kafka-and-pulsar bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts images-twice probes release schemas tables test-strimzi lock clean

@@ -22,7 +22,8 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Build on it": (
         *("docs/design", "docs/history", "docs/write-a-client", "docs/kubernetes", "docs/campaign"),
-        *("docs/cycles", "docs/discovered", "docs/fuzz", "docs/s0", "docs/exactly-once", "CONTRIBUTING"),
+        *("docs/cycles", "docs/discovered", "docs/fuzz", "docs/s0", "docs/exactly-once", "docs/kafka-and-pulsar"),
+        "CONTRIBUTING",
         *("CHANGELOG", "bench/*/README"),
     ),
     "Decisions": ("docs/decisions/README", "docs/decisions/[01]*"),

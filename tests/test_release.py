@@ -216,7 +216,19 @@ def test_the_workflow_uses_actions_by_commit_and_gives_no_job_more_than_it_says(
     assert len(used) == len([step for step in steps() if "uses" in step]) >= 4
     assert [action for action, said in used if not re.search(r"@[0-9a-f]{40}$", action) or not said] == []
     assert yaml.safe_load(WORKFLOW.read_text())["permissions"] == {}
-    assert {name for name, job in jobs().items() if "id-token" in job["permissions"]} == {"publish"}
+    assert {name for name, job in jobs().items() if "id-token" in job["permissions"]} == {"sign"}
+
+
+def test_who_may_sign_installs_nothing_of_ours_and_signs_what_was_built_by_its_digest() -> None:
+    own = jobs()["sign"]["steps"]
+    used = {step["uses"].partition("@")[0] for step in own if "uses" in step}
+    assert used == {"actions/download-artifact", "sigstore/cosign-installer"}
+    script = "\n".join(step["run"] for step in own if "run" in step)
+    assert not re.search(r"\b(make|pip|python)\b", script)
+    named = re.findall(r'"\$\{REGISTRY,,\}/([^"]+)"', script)
+    assert len(named) == 3 and all(each.endswith("@$digest") for each in named)
+    joined = "\n".join(step["run"] for step in jobs()["publish"]["steps"] if "run" in step)
+    assert '"$name@$amd64" "$name@$arm64"' in joined and "-amd64" not in joined
 
 
 def test_what_the_workflow_runs_is_there() -> None:

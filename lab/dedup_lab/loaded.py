@@ -7,6 +7,7 @@ not reach it.
 import importlib
 import os
 import signal
+import warnings
 from typing import Final
 
 from dedup_lab.forks import IGNORED, VARIABLE
@@ -24,6 +25,8 @@ if os.environ.pop(VARIABLE, None):
     os.setpgid(0, 0)
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    # Each child runs the lab's main module once more, which is loaded: with `python -m` runpy warns of that.
+    warnings.filterwarnings("ignore", "'dedup_lab.cli' found in sys.modules", RuntimeWarning)
 for program in PROGRAMS:
     importlib.import_module(program)
 clients.import_all()

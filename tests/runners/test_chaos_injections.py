@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import threading
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -16,7 +17,7 @@ from dedup.faults.kinds import FaultKind, Platform
 from dedup.faults.registry import KINDS, Fault
 from dedup.wire.faults import Detail, FaultEvent
 from dedup_runners.admins import Ensemble
-from dedup_runners.chaos import latency, sessions
+from dedup_runners.chaos import latency, pings, sessions
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import message, partition
 from dedup_runners.chaos.injections import injection_of
@@ -160,6 +161,25 @@ def test_the_links_latency_is_recorded_too(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(Announced):
         latency.slow_down(**document["method"][0]["provider"]["arguments"], configuration={})
     assert stage.said["latency_ms"] == 20.0
+
+
+def test_brokers_are_pinged_side_by_side_and_one_that_is_silent_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everybody = threading.Barrier(3, timeout=20.0)
+
+    def round_trips_ms(system: str, places: list[pings.Place], *_: Any) -> list[float]:
+        everybody.wait()
+        if places[0].port == 12:
+            raise ConnectionRefusedError("nobody")
+        return [float(places[0].port)]
+
+    monkeypatch.setattr(pings, "round_trips_ms", round_trips_ms)
+    brokers = [Broker(id=str(n), client_port=n, proxy=f"p{n}", proxy_port=10 + n) for n in (1, 2, 3)]
+    session = MagicMock()
+    session.scene.targets.return_value = brokers
+    assert latency.measured(session, 5) == {"1": 11.0, "3": 13.0}
+    session.note.assert_called_once_with(FaultEvent.PING_FAILED, broker="2", error="nobody")
 
 
 def test_every_setting_of_a_kind_is_given_once() -> None:

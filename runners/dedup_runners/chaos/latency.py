@@ -1,10 +1,12 @@
 """The link's latency: it is no kind of fault, but it is done, guarded and witnessed as one, for the whole of a run."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any, Final
 
 from dedup.errors import DedupError
+from dedup.experiment.endpoints import Broker
 from dedup.faults.records import LATENCY_SHARE
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos import pings
@@ -74,14 +76,20 @@ def wait_for_producer(latency_ms: float, configuration: dict[str, Any]) -> dict[
 
 def measured(session: Session, attempts: int, pick: Callable[[list[float]], float] = min) -> dict[str, float]:
     """Milliseconds of a protocol round trip to each target through its proxy; without those that do not answer."""
+
+    def ping(broker: Broker) -> list[float]:
+        places = [*proxied([broker]).values()]
+        return pings.round_trips_ms(session.scene.endpoints.system, places, attempts, pick, session.tls)
+
     found = {}
-    for broker in session.scene.targets():
-        try:
-            places = proxied([broker]).values()
-            for ms in pings.round_trips_ms(session.scene.endpoints.system, [*places], attempts, pick, session.tls):
-                found[broker.id] = round(ms, 2)
-        except OSError as error:
-            session.note(FaultEvent.PING_FAILED, broker=broker.id, error=str(error))
+    targets = session.scene.targets()
+    with ThreadPoolExecutor(max_workers=max(1, len(targets))) as pool:  # a latency is waited for once, not once each
+        for broker, asked in [(broker, pool.submit(ping, broker)) for broker in targets]:
+            try:
+                for ms in asked.result():
+                    found[broker.id] = round(ms, 2)
+            except OSError as error:
+                session.note(FaultEvent.PING_FAILED, broker=broker.id, error=str(error))
     return found
 
 

@@ -1,0 +1,130 @@
+"""The runs for the table: an example with more runs, of which the sums of each variant are kept."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dedup.errors import EvidenceError, PlatformError
+from dedup.experiment.spec import load
+from dedup.history.reports import SUMMARY
+from dedup.judgement.summaries import Summary
+from dedup.judgement.verdicts import Verdict
+from testbed.claims.rows import Trial
+
+ROOT: Final = Path(__file__).parents[2]
+KEPT: Final = ROOT / "docs" / "kafka-and-pulsar"
+RUNS: Final = 10
+"""Of each variant."""
+COST: Final = KEPT / "cost.json"
+"""The samples of bench/cost, each setting's rates in the order of the rounds."""
+
+
+class Group(BaseModel):
+    """All runs of one variant."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    variant: str
+    effective: int
+    """Runs whose fault found something in flight."""
+    with_copies: int
+    missing: int
+    """Messages that were acknowledged, and not read, in all runs together."""
+    verdict: Verdict
+
+
+class Kept(BaseModel):
+    """What is kept of a trial."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    trial: str
+    spec_digest: str
+    recorded: str | None
+    versions: dict[str, str]
+    groups: tuple[Group, ...]
+
+    def group(self, variant: str) -> Group:
+        return next(each for each in self.groups if each.variant == variant)
+
+
+def make(trial: Trial, results: Path, kept: Path = KEPT) -> Kept:
+    """Run a trial to its end, or go on with it, and keep it. PlatformError if it does not come to its end."""
+    document = load(trial.file).model_dump(mode="json", by_alias=True, exclude_none=True)
+    document["spec"] |= {"runs": RUNS, "replacements": RUNS}
+    out = results / trial.name
+    file = out.with_suffix(".json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "dedup_lab.cli", "run", str(file), "--out", str(out)]
+    code = subprocess.run([*command, *(["--resume"] if out.exists() else [])], check=False).returncode
+    if not (out / SUMMARY).is_file():
+        raise PlatformError(
+            where=trial.name,
+            got=f"exit code {code} and no {SUMMARY}",
+            rule="a trial is kept when it came to its end",
+            todo="read what was said above, then run it again: it goes on",
+        )
+    found = of_summary(trial, Summary.model_validate_json((out / SUMMARY).read_bytes()))
+    kept.mkdir(parents=True, exist_ok=True)
+    (kept / f"{trial.name}.json").write_text(found.model_dump_json(indent=1) + "\n")
+    return found
+
+
+def of_summary(trial: Trial, summary: Summary) -> Kept:
+    """What is kept of a summary; EvidenceError if a run of it is an error, for then nothing is known of that run."""
+    if wrong := [run.run_id for run in summary.runs if run.counts is None or run.verdict is Verdict.ERROR]:
+        raise EvidenceError(
+            where=trial.name,
+            got=f"nothing to rely on of {', '.join(wrong)}",
+            rule="a trial is kept when each of its runs has a result",
+            todo="read why in its summary, then remove its results and run it again",
+        )
+    (versions,) = summary.versions.values()
+    return Kept(
+        trial=trial.name,
+        spec_digest=summary.spec_digest,
+        recorded=summary.last_recorded_at,
+        versions=versions,
+        groups=tuple(
+            Group(
+                variant=row.variant,
+                effective=row.effective_runs,
+                with_copies=row.runs_with_copies,
+                missing=row.sums.not_received,
+                verdict=row.verdict,
+            )
+            for row in summary.systems
+        ),
+    )
+
+
+def read(kept: Path = KEPT) -> dict[str, Kept]:
+    """The trials that are kept, by name; EvidenceError for a file that is none."""
+    found = {}
+    for path in sorted(kept.glob("*.json")):
+        if path.name == COST.name:
+            continue
+        try:
+            found[path.stem] = Kept.model_validate_json(path.read_bytes())
+        except ValidationError as error:
+            raise EvidenceError(
+                where=str(path), got=str(error)[:200], rule="it is a trial that was kept", todo="restore it from Git"
+            ) from None
+    return found
+
+
+def costs(kept: Path = KEPT) -> dict[str, dict[str, list[float]]]:
+    """Messages a second of each round, by system and setting of bench/cost; empty if it was not measured."""
+    path = kept / COST.name
+    if not path.exists():
+        return {}
+    document = json.loads(path.read_bytes())
+    return {
+        system: {setting: [sample["rate"] for sample in samples] for setting, samples in by.items()}
+        for system, by in document.items()
+    }
