@@ -22,7 +22,7 @@ from dedup_operator.objects.rendered import RELEASE, check, owned, without_later
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import SETTINGS as KEPT
 from dedup_operator.objects.snapshots import settings_in, snapshot, snapshot_name
-from dedup_operator.objects.systems import endpoints
+from dedup_operator.objects.systems import endpoints, values
 
 DIGEST: Final = "sha256:" + "0" * 64
 ENTRY: Final[Object] = {
@@ -160,6 +160,11 @@ def test_brokers_are_where_the_entry_says() -> None:
     assert told.client_bootstrap == "pulsar://127.0.0.1:36650,127.0.0.1:36651,127.0.0.1:36652"
     assert told.direct_bootstrap.startswith(f"pulsar://{host}:6650,")
     assert told.bookies == []
+
+
+def test_by_hand_there_are_no_values_for_it() -> None:
+    with pytest.raises(PlatformError, match="stand in the list, and an operator installs it"):
+        values(parse(changed(*SMALL), source="test").spec.systems[0], SETTINGS)
 
 
 # --- refused, before anything is made ------------------------------------------------------------------------------

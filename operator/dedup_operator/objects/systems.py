@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from dedup.errors import PlatformError
 from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.endpoints import OURS, Endpoints, asked_at
 from dedup.experiment.spec import System
@@ -56,11 +57,18 @@ def proxies_of(release: str) -> str:
 
 
 def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
-    """Values for the system's chart.
+    """Values for the system's chart, which must be one of ours: PlatformError.
 
     What the experiment says wins over the administrator's further values. With an owner that is a resource, every
     object of the release goes when the experiment goes.
     """
+    if system.listed is not None:
+        raise PlatformError(
+            where=f"system {system.name}: deploy.chart",
+            got=system.listed,
+            rule="values of a chart of the administrator's list stand in the list, and an operator installs it",
+            todo="leave deploy out, or apply the experiment where an operator has that list",
+        )
     image = settings.runner_image
     tools = {"repository": image.repository, "tag": image.tag, "pullPolicy": image.pull_policy}
     said: dict[str, Any] = {"version": system.version, "tools": {"image": tools}}
