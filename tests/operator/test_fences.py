@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final
 
 import pytest
 from testbed.worlds import (
@@ -44,7 +45,7 @@ WRITES: Final[dict[str, tuple[Any, ...]]] = {
     "patch": ("Job", "n", "a", {}),
     "replace_status": ({"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "status": {}},),
 }
-LISTED: Final = NamedTuple("LISTED", [("name", str)])("theirs")
+LISTED: Final = SimpleNamespace(name="theirs")
 RELEASES: Final[dict[str, tuple[Any, ...]]] = {
     "install": ("r", "n", "kafka", {}, {}),
     "uninstall": ("r", "n"),
