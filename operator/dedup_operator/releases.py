@@ -51,6 +51,7 @@ _PASSES: Final = re.compile(
 
 An API server's own words are those of k8s.io/apimachinery (`NewGenericServerResponse`, `NewConflict`).
 """
+_ERROR: Final = re.compile(r"\A.*?^(?=Error: )", re.DOTALL | re.MULTILINE)
 _FORBIDDEN: Final = " is forbidden: "
 """What an API server says with HTTP 403 (`NewForbidden` of the same): a right is missing, or a quota is full."""
 
@@ -149,7 +150,7 @@ class HelmReleases:
         except OSError as error:
             raise (Refused if isinstance(error, FileNotFoundError) else Unreachable)(f"helm: {error}") from None
         except helm_errors.Error as error:
-            words = f"helm: {error}".strip()
+            words = f"helm: {_without_warnings(str(error))}".strip()
             if error.returncode < 0:
                 raise Unreachable(f"{words} ended by signal {-error.returncode}") from None
             if _PASSES.search(words):
@@ -172,6 +173,11 @@ class HelmReleases:
             yield
         finally:
             self._turns.release()
+
+
+def _without_warnings(said: str) -> str:
+    """Helm's own word on what went wrong: the API server may have warned of each object before."""
+    return _ERROR.sub("", said, count=1) or said
 
 
 class _Absent(Exception):

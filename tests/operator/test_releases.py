@@ -25,6 +25,8 @@ WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
     ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
     ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
+    ('W11 warnings.go: internal error?\nW11: "Error: no"\nError: it is full\n', Refused, "^helm: Error: it is full$"),
+    ("no such program", Refused, "^helm: no such program$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
     ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),
     ("Error: uninstall: Release not loaded: r: release: not found", None, ""),
