@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
-from dedup.experiment.deployments import STRIMZI
 from dedup.wire.identities import Identity
 from dedup_operator.clusters import Cluster, Conflict, Object, Refused, UnknownKind
 from dedup_operator.objects.reports import BULLETIN
 from dedup_operator.objects.settings import STORE_KEYS, Settings
 from dedup_operator.reconciliations import LOOK_AGAIN_S, Reconciler
-from dedup_operator.releases import Releases, secrets_of
+from dedup_operator.releases import Releases
 from dedup_operator.sights import Told
 from dedup_operator.statuses import Judgement, SystemStatus, VariantStatus
 from testbed import copies as copy
+from testbed.helms import ScriptedHelm as ScriptedHelm
 
 NAMESPACE: Final = "lab"
 MAX_LOOKS: Final = 400
@@ -206,56 +206,6 @@ class Crashing:
             raise Crash
 
 
-@dataclass
-class ScriptedHelm:
-    """What Helm leaves: its Secret, pending at first, and the chart's objects, one workload here."""
-
-    cluster: Cluster
-    installed: list[str] = field(default_factory=list)
-    refuses: Exception | None = None
-
-    def install(self, release: str, namespace: str, chart: str, values: Object, marks: Mapping[str, str]) -> None:
-        if self.refuses is not None:
-            raise self.refuses
-        self.installed.append(release)
-        labels = {**marks, "owner": "helm", "name": release, "version": "1"}
-        secret = {"name": f"sh.helm.release.v1.{release}.v1", "namespace": namespace}
-        pending = {**secret, "labels": {**labels, "status": "pending-install"}}
-        self.cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": pending, "type": "helm.sh/release.v1"})
-        self.cluster.create((_kafka if chart == STRIMZI else _workload)(release, namespace, values))
-        self.cluster.patch("Secret", namespace, secret["name"], {"metadata": {"labels": {"status": "deployed"}}})
-
-    def uninstall(self, release: str, namespace: str) -> None:
-        self.cluster.delete("StatefulSet", namespace, release)
-        with suppress(UnknownKind):
-            if self.cluster.get("Kafka", namespace, release):
-                self.cluster.delete("Kafka", namespace, release)
-        for secret in secrets_of(self.cluster, release, namespace):
-            self.cluster.delete("Secret", namespace, secret["metadata"]["name"])
-
-
-def _workload(release: str, namespace: str, values: Object) -> Object:
-    owner = {"apiVersion": "dedup.dev/v1alpha1", "kind": "DedupExperiment", **values["owner"]}
-    labels = {"app.kubernetes.io/instance": release}
-    pod = {"containers": [{"name": "broker", "image": "none"}]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": release, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
-        "spec": {
-            "replicas": values["brokers"],
-            "serviceName": release,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-
-
-def _kafka(release: str, namespace: str, values: Object) -> Object:
-    made = _workload(release, namespace, values)
-    return {"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "metadata": made["metadata"], "spec": {"kafka": {}}}
-
-
 Fails = Callable[[Object], bool]
 
 
@@ -421,6 +371,8 @@ class World:
     move_s: float = 1.0
     installed: list[str] = field(default_factory=list)
     moments: int = 0
+    charts: Mapping[str, list[Object] | Exception] = field(default_factory=dict)
+    """What charts of the administrator's list render (ScriptedHelm)."""
     settings: Settings = SETTINGS
     """The administrator's settings, as an operator reads them when it begins."""
 
@@ -455,7 +407,7 @@ class World:
 
     def operator(self, crash_at: int = 0) -> tuple[Reconciler, Crashing]:
         way = Crashing(self.cluster, crash_at)
-        helm: Releases = ScriptedHelm(way, self.installed, self.refuses)
+        helm: Releases = ScriptedHelm(way, self.installed, self.refuses, self.charts)
         return Reconciler(way, helm, self.settings, lambda: self.now_s, (self.namespace,)), way
 
     def run(self, *, crash_at: int = 0, until: Callable[[Object], bool] = lambda _status: False) -> bool:

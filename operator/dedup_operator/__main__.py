@@ -26,6 +26,7 @@ from dedup_operator import logs
 from dedup_operator.clusters import LiveCluster
 from dedup_operator.comparisons.controllers import Comparer
 from dedup_operator.comparisons.remotes import connected
+from dedup_operator.entries import Accounts
 from dedup_operator.fences import FencedCluster, FencedReleases
 from dedup_operator.leases import Alone, Holding, Lease
 from dedup_operator.locks import Home
@@ -127,7 +128,9 @@ def main() -> int:
     metrics = Metrics()
     lease = lease_of(asked, api)
     cluster = LiveCluster(api, took=lambda method, seconds: metrics.add("request_seconds", seconds, method))
-    releases = FencedReleases(HelmReleases(asked.charts, held=lease.held), lease.held)
+    entries = Accounts(cluster, api, asked.lease_namespace or "", f"{asked.lease or 'dedup'}-system")
+    helm = HelmReleases(asked.charts, held=lease.held, account=entries.kubeconfig)
+    releases = FencedReleases(helm, lease.held)
     fenced = FencedCluster(cluster, lease.held)
     locks = Home(asked.lease_namespace or (asked.namespace or [""])[0], f"{asked.lease or 'dedup'}-systems")
     reconciler = Reconciler(fenced, releases, defaults, cluster.now, asked.namespace, metrics, locks)

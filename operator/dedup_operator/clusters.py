@@ -172,6 +172,16 @@ class LiveCluster:
         meta = made["metadata"]
         return _object(*self._ask("PUT", path_of(made["kind"], meta["namespace"], meta["name"]) + "/status", made))
 
+    def token(self, namespace: str, account: str, lasts_s: int) -> str:
+        """A token of that account, for so long; Refused if there is none, Forbidden without the right to it."""
+        asked = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": lasts_s},
+        }
+        path = path_of("ServiceAccount", namespace, account)
+        return str(_object(*self._ask("POST", f"{path}/token", asked))["status"]["token"])
+
     def _ask(
         self,
         method: str,

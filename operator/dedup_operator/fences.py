@@ -5,9 +5,11 @@ writes nothing when it wakes. Reads pass. One gap no fence of ours can close: th
 before the request leaves the machine. What then comes late is one request, and what it may do is in decision 016.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from dedup_operator.clusters import Cluster, NotHolder, Object
+from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.releases import Releases
 
 Held = Callable[[], bool]
@@ -61,3 +63,13 @@ class FencedReleases:
     def uninstall(self, release: str, namespace: str) -> None:
         check(self._held, f"uninstall {release}")
         self._releases.uninstall(release, namespace)
+
+    def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
+        check(self._held, f"render {entry.name}")
+        return self._releases.render(entry, release, namespace)
+
+    def install_rendered(
+        self, entry: ListedSystem, release: str, namespace: str, objects: Sequence[Object], labels: Mapping[str, str]
+    ) -> None:
+        check(self._held, f"install {release}")
+        self._releases.install_rendered(entry, release, namespace, objects, labels)

@@ -134,7 +134,7 @@ class KubernetesPlatform:
         """
         check_leave(self._experiment.spec, self._settings)
         systems = [each for each in self._experiment.spec.systems if task is None or each.name == task.system]
-        ways = {type(way): way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
+        ways = {way.lacks: way for way in map(self._provisioner, systems)}  # what one way lacks is asked for once
         for system in systems:
             for variant in self._experiment.spec.variants:
                 _check_client(system.of(variant))

@@ -1,7 +1,9 @@
-"""Helm releases: the systems under test, installed from the charts that lie in our image.
+"""Helm releases: the systems under test, installed from the charts of our image, or of the administrator's list.
 
-Helm is asked for two things only, to install and to uninstall, and never waits for what it made: whether a system is
-ready is observed afterwards. What became of a release stands in Helm's own Secrets, so that looking costs no process.
+Helm is asked to install and to uninstall, and never waits for what it made: whether a system is ready is observed
+afterwards. A chart of the list is fetched, compared with its digest and rendered first, which asks no cluster; what was
+rendered is installed as it is, as an account with the entry's own rights (`archives`, `entries`). What became of a
+release stands in Helm's own Secrets, so that looking costs no process.
 A release that is not whole (`pending-…`, `uninstalling`, `failed`) is taken away and made again: a system under test
 has nothing worth keeping.
 
@@ -25,7 +27,9 @@ from pyhelm3 import Command
 from pyhelm3 import errors as helm_errors
 
 from dedup_operator import clocks
+from dedup_operator.archives import Archives, rendered, written
 from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable, list_in
+from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import COMPONENT, LABEL, UID
 
 HELM_S: Final = 180
@@ -47,6 +51,7 @@ _PASSES: Final = re.compile(
 
 An API server's own words are those of k8s.io/apimachinery (`NewGenericServerResponse`, `NewConflict`).
 """
+_ERROR: Final = re.compile(r"\A.*?^(?=Error: )", re.DOTALL | re.MULTILINE)
 _FORBIDDEN: Final = " is forbidden: "
 """What an API server says with HTTP 403 (`NewForbidden` of the same): a right is missing, or a quota is full."""
 
@@ -63,11 +68,27 @@ class Releases(Protocol):
     def uninstall(self, release: str, namespace: str) -> None:
         """Delete whatever belongs to it; nothing happens if there is none."""
 
+    def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
+        """What the entry's chart consists of, with the entry's values; nothing of it is judged yet.
+
+        PlatformError if it cannot be fetched or rendered, or is not the chart of the entry's digest.
+        """
+
+    def install_rendered(
+        self, entry: ListedSystem, release: str, namespace: str, objects: Sequence[Object], labels: Mapping[str, str]
+    ) -> None:
+        """Install these objects, as the entry's account; Refused and Forbidden as `install` has them."""
+
+
+def _no_account(entry: str) -> Object:
+    raise Forbidden(f"entry {entry}: this operator was given no accounts for entries")
+
 
 class HelmReleases:
     """Helm, by pyhelm3. `charts` is the folder that has them. NotHolder if `held` ends while it works or waits.
 
-    Unreachable if so many others are at work that its turn does not come for `patience_s`.
+    Unreachable if so many others are at work that its turn does not come for `patience_s`. `account` makes the
+    kubeconfig with which Helm installs an entry of the list.
     """
 
     def __init__(
@@ -79,7 +100,9 @@ class HelmReleases:
         held: Callable[[], bool] = lambda: True,
         at_a_time: int = AT_A_TIME,
         patience_s: float = HELM_S,
+        account: Callable[[str], Object] = _no_account,
     ) -> None:
+        self._account, self._archives = account, Archives()
         self._charts, self._helm, self._held = charts, helm, held
         self._turns, self._patience_s = threading.BoundedSemaphore(at_a_time), patience_s
         self._options = ("--kubeconfig", str(kubeconfig)) if kubeconfig else ()
@@ -98,17 +121,36 @@ class HelmReleases:
         except _Absent:
             pass
 
+    def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
+        archive = self._archives.of(entry, lambda asked: self._run(self._command().run(asked)))
+        work = self._command("--skip-tests").template(
+            release, archive, entry.values, include_crds=True, namespace=namespace
+        )
+        return rendered(entry, lambda: self._run(work))
+
+    def install_rendered(
+        self, entry: ListedSystem, release: str, namespace: str, objects: Sequence[Object], labels: Mapping[str, str]
+    ) -> None:
+        marked = ",".join(f"{key}={value}" for key, value in labels.items())
+        with written(entry, objects, self._account(entry.name)) as (chart, kubeconfig):
+            command = _Helm(self._helm, ("--labels", marked, "--kubeconfig", str(kubeconfig)))
+            self._run(
+                command.install_or_upgrade(
+                    release, chart, {}, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
+                )
+            )
+
     def _command(self, *options: str) -> "_Helm":
         return _Helm(self._helm, (*options, *self._options))
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> None:
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         try:
             with self._turn():
-                asyncio.run(_while(self._held, work))
+                return asyncio.run(_while(self._held, work))
         except OSError as error:
             raise (Refused if isinstance(error, FileNotFoundError) else Unreachable)(f"helm: {error}") from None
         except helm_errors.Error as error:
-            words = f"helm: {error}".strip()
+            words = f"helm: {_without_warnings(str(error))}".strip()
             if error.returncode < 0:
                 raise Unreachable(f"{words} ended by signal {-error.returncode}") from None
             if _PASSES.search(words):
@@ -131,6 +173,11 @@ class HelmReleases:
             yield
         finally:
             self._turns.release()
+
+
+def _without_warnings(said: str) -> str:
+    """Helm's own word on what went wrong: the API server may have warned of each object before."""
+    return _ERROR.sub("", said, count=1) or said
 
 
 class _Absent(Exception):
@@ -169,14 +216,13 @@ class _Helm(Command):  # type: ignore[misc]  # it carries no types
         return said
 
 
-async def _while(held: Callable[[], bool], work: Coroutine[Any, Any, Any]) -> None:
+async def _while(held: Callable[[], bool], work: Coroutine[Any, Any, Any]) -> Any:
     """Do the work while this operator may act, and HELM_S at most; when that is over, so is the work."""
     task, now = asyncio.ensure_future(work), asyncio.get_running_loop().time
     deadline = now() + HELM_S
     while held() and now() < deadline:
         if (await asyncio.wait({task}, timeout=CHECK_S))[0]:
-            task.result()
-            return
+            return task.result()
     task.cancel()
     await asyncio.wait({task})
     raise NotHolder("helm: ended with the lease") if not held() else Unreachable(f"helm: not done after {HELM_S} s")

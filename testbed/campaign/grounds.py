@@ -8,7 +8,8 @@ from typing import Final, Protocol, Self, runtime_checkable
 from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
 from dedup_operator.releases import _PASSES, secrets_of
 from testbed.campaign.breaks import Way
-from testbed.worlds import STAMP, STORE, FakeCluster, Played, Player, _workload
+from testbed.helms import NoList, workload
+from testbed.worlds import STAMP, STORE, FakeCluster, Played, Player
 
 PAST: Final = 8
 OURS: Final = (
@@ -100,7 +101,7 @@ class Controllers(Player):
 
 
 @dataclass
-class Helm:
+class Helm(NoList):
     """What Helm asks of the API server, on the operator's way, so that it breaks with it.
 
     Its release is pending at first, and the chart is one workload. A request that fails ends it as it ends Helm: with
@@ -140,7 +141,7 @@ class Helm:
         if not self.way.create(made):
             raise Unreachable(BUSY)
         try:
-            self.way.create(_workload(release, namespace, values))
+            self.way.create(workload(release, namespace, values))
         except ClusterError:
             self._call(name, namespace, "failed")
             raise

@@ -21,6 +21,7 @@ from testbed.requests import ask, forget
 from tests.core.evidences import experiment
 from tests.kubernetes.charts import dry_run, named
 from tests.operator.test_leases import Party
+from tests.operator.test_listed import ENTRY, PULSARS
 
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment
@@ -28,6 +29,7 @@ from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts, run_account
 from dedup_operator.objects.events import event
+from dedup_operator.objects.listed import MADE
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.readiness import readiness
 from dedup_operator.objects.reports import report
@@ -52,6 +54,7 @@ PLACED: Final[Values] = {
     "priorityClassName": "tests",
     "annotations": {"team.example/of": "on"},
 }
+RIGHT: Final = {"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get"]}
 VARIANTS: Final[dict[str, Values]] = {
     "as it comes": {},
     "every namespace": {"watch": {"all": True}},
@@ -77,6 +80,11 @@ VARIANTS: Final[dict[str, Values]] = {
             "tolerations": [{"key": "tools", "operator": "Exists"}],
             "imagePullSecrets": [{"name": "mirror"}],
         },
+    },
+    "charts of others": {
+        "watch": {"namespaces": [NAMESPACE, ELSEWHERE]},
+        "settings": {"systems": [{**ENTRY, "objects": [*MADE]}, {**PULSARS, "gives": [RIGHT]}]},
+        "chartFiles": "archives",
     },
     "two operators": {"replicas": 2},
     "policies": {
@@ -116,6 +124,15 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ),
     ({"settings": {"chaosImages": [{"name": "a", "sha256": ["abc"]}]}}, r"sha256/0': 'abc' does not match pattern"),
     ({"settings": {"chaosImages": [{"name": "a"}]}}, r"missing property 'sha256'"),
+    ({"watch": {"all": True}, "settings": {"systems": [ENTRY]}}, r"settings.systems: got entries beside watch.all"),
+    ({"settings": {"systems": [{**ENTRY, "name": "kafka"}]}}, r"/systems/0/name': 'not' failed"),
+    ({"settings": {"systems": [{**ENTRY, "digest": "sha256:1"}]}}, r"/digest': 'sha256:1' does not match pattern"),
+    (
+        {"settings": {"systems": [{**ENTRY, "objects": ["ClusterRole"]}]}},
+        r"/objects/0': value must be one of 'ConfigMap'",
+    ),
+    ({"settings": {"systems": [{**ENTRY, "faults": ["partition"]}]}}, r"/faults/0': value must be one of 'killTCP'"),
+    ({"settings": {"systems": [{**ENTRY, "command": "sh"}]}}, r"additional properties 'command' not allowed"),
     ({"settings": {"concurrentExperiments": 0}}, r"/settings/concurrentExperiments': minimum: got 0, want 1"),
     ({"metrics": {"port": 80}}, r"/metrics/port': minimum: got 80, want 1,?024"),
     ({"metrics": {"podMonitorLabels": {"a b": "c"}}}, r"/podMonitorLabels': additional properties 'a b' not allowed"),
@@ -238,7 +255,8 @@ def test_a_wrong_value_is_refused_by_name(helm: Helm, values: Values, words: str
 
 def test_values_of_an_older_release_lack_what_is_new_and_change_nothing(helm: Helm) -> None:
     """`helm upgrade --reuse-values` leaves out what is new; `null` takes a default away, which is the same."""
-    new = {"settings": {"accountAnnotations": None, "verifier": None, "resources": None}, "networkPolicies": None}
+    older = ("accountAnnotations", "verifier", "resources", "systems")
+    new = {"settings": dict.fromkeys(older), "networkPolicies": None, "chartFiles": None}
     more = ("dashboard", "dashboardLabels", "rules", "rulesLabels")
     new = {**new, "metrics": dict.fromkeys(more), "allowLoginsToAnyHost": None, "allowFaultsOnPodsOfOthers": None}
     of_pod = {"affinity": None, "priorityClassName": None, "annotations": None}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -44,7 +45,13 @@ WRITES: Final[dict[str, tuple[Any, ...]]] = {
     "patch": ("Job", "n", "a", {}),
     "replace_status": ({"kind": "Job", "metadata": {"name": "a", "namespace": "n"}, "status": {}},),
 }
-RELEASES: Final[dict[str, tuple[Any, ...]]] = {"install": ("r", "n", "kafka", {}, {}), "uninstall": ("r", "n")}
+LISTED: Final = SimpleNamespace(name="theirs")
+RELEASES: Final[dict[str, tuple[Any, ...]]] = {
+    "install": ("r", "n", "kafka", {}, {}),
+    "uninstall": ("r", "n"),
+    "render": (LISTED, "r", "n"),
+    "install_rendered": (LISTED, "r", "n", [], {}),
+}
 TEN_MINUTES_S: Final = 600.0
 SEEDS: Final = range(20)
 

@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 import pytest
+from testbed.helms import NoList
 from testbed.worlds import LOCKING, NAMESPACE, STORE, FakeCluster, World, rests, store_secret
 from tests.operator.test_consents import KILL, WHO, document, pod
 from tests.operator.test_existing import KEYS, MOVE, allowed
@@ -26,7 +27,7 @@ def operator(world: World) -> Reconciler:
     return Reconciler(world.cluster, NoHelm(), world.settings, lambda: world.now_s, namespaces, home=HOME)
 
 
-class NoHelm:
+class NoHelm(NoList):
     """Nothing is installed here."""
 
     def install(self, *_: Any) -> None:

@@ -1,14 +1,21 @@
 """Helm as a process: what its words mean, and that nothing of it goes on when this operator may not act any more."""
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+import yaml
+from kubernetes.client import ApiClient, Configuration
+from tests.operator.test_listed import entry
 
-from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Refused, Unreachable
+from dedup.errors import PlatformError
+from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Object, Refused, Unreachable
+from dedup_operator.entries import Accounts
 from dedup_operator.releases import HelmReleases
 from dedup_runners.waiting import until
 
@@ -18,6 +25,8 @@ WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
     ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
     ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
+    ('W11 warnings.go: internal error?\nW11: "Error: no"\nError: it is full\n', Refused, "^helm: Error: it is full$"),
+    ("no such program", Refused, "^helm: no such program$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
     ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),
     ("Error: uninstall: Release not loaded: r: release: not found", None, ""),
@@ -143,3 +152,128 @@ def test_killed_by_somebody_else_it_refused_nothing(tmp_path: Path) -> None:
 def test_no_helm_is_told(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="No such file"):
         HelmReleases(tmp_path, helm=str(tmp_path / "nothing")).uninstall("r", "lab")
+
+
+# --- charts of the administrator's list ---
+
+BYTES: Final = b"the archive of a chart"
+DIGEST: Final = f"sha256:{hashlib.sha256(BYTES).hexdigest()}"
+PULLS: Final = """case $1 in
+  pull) while [ "$1" != --destination ]; do shift; done; printf 'the archive of a chart' >$2/kafka-1.2.3.tgz;;
+  template) cp $3 {0}/archive; cat >{0}/values; printf -- '---\\nkind: A\\n---\\n# nothing\\n---\\nkind: B\\n';;
+  upgrade) cp -r $3 {0}/chart; cp "$(echo "$@" | sed 's/.*--kubeconfig //')" {0}/config; cat >{0}/values; echo '{{}}';;
+esac"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "pull kafka --repo https://charts.example/stable --version 1.2.3 --destination "),
+        (
+            {"chart": "oci://charts.example/lab/kafka", "repository": None},
+            "pull oci://charts.example/lab/kafka --version 1.2.3 --destination ",
+        ),
+    ],
+)
+def test_a_chart_of_the_list_is_pulled_compared_and_rendered(tmp_path: Path, changes: Object, words: str) -> None:
+    log = f'echo "$@" >>{tmp_path}/all\n'
+    releases = HelmReleases(tmp_path, helm=helm(tmp_path, log + PULLS))
+    of = entry(digest=DIGEST, values={"a": 1}, **changes)
+    assert releases.render(of, "r", "lab") == [{"kind": "A"}, {"kind": "B"}]
+    pulled, rendered = (tmp_path / "all").read_text().splitlines()
+    assert pulled.startswith(words)
+    assert rendered.startswith("template r /") and "--include-crds" in rendered and "--skip-tests" in rendered
+    assert ((tmp_path / "archive").read_bytes(), (tmp_path / "values").read_text()) == (BYTES, '{"a": 1}')
+    releases.render(of, "r", "lab")
+    assert len((tmp_path / "all").read_text().splitlines()) == 3, "what had the digest is kept"
+
+
+def test_an_archive_of_another_digest_is_never_read(tmp_path: Path) -> None:
+    releases = HelmReleases(tmp_path, helm=helm(tmp_path, PULLS))
+    with pytest.raises(PlatformError, match=f"chart theirs 1.2.3: digest: got {DIGEST}; the administrator's list says"):
+        releases.render(entry(), "r", "lab")
+    assert not (tmp_path / "archive").exists()
+
+
+def test_a_file_is_a_chart_too_and_one_that_is_not_there_is_told(tmp_path: Path) -> None:
+    releases = HelmReleases(tmp_path, helm=helm(tmp_path, PULLS))
+    of = entry(digest=DIGEST, chart=f"{tmp_path}/kafka.tgz", repository=None)
+    with pytest.raises(PlatformError, match=r"No such file.*it is fetched from .*/kafka.tgz before"):
+        releases.render(of, "r", "lab")
+    (tmp_path / "kafka.tgz").write_bytes(BYTES)
+    assert releases.render(of, "r", "lab") == [{"kind": "A"}, {"kind": "B"}]
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo 'Error: connection refused' >&2; exit 1", "connection refused; it is fetched from https://charts"),
+        (f"[ $1 = pull ] || {{{{ echo 'Error: values' >&2; exit 1; }}}}; {PULLS}", "values; Helm renders it with"),
+        (PULLS.replace("kind: B", "kind: [B"), "Helm renders it with the values of its entry"),
+        ("exit 0", "got 0 archives; it is fetched from"),
+    ],
+    ids=["a registry that is away", "values that the chart refuses", "no YAML", "nothing"],
+)
+def test_a_chart_that_cannot_be_had_is_told_in_words(tmp_path: Path, script: str, words: str) -> None:
+    releases = HelmReleases(tmp_path, helm=helm(tmp_path, script))
+    with pytest.raises(PlatformError, match=words):
+        releases.render(entry(digest=DIGEST), "r", "lab")
+
+
+def test_what_was_rendered_is_installed_as_the_account_of_its_entry(tmp_path: Path) -> None:
+    releases = HelmReleases(
+        tmp_path, helm=helm(tmp_path, PULLS), kubeconfig=tmp_path / "ours", account=lambda name: {"of": name}
+    )
+    releases.install_rendered(
+        entry(), "r", "lab", [{"kind": "A", "data": "{{ .Values }}\n---\n"}, {"kind": "B"}], MARKS
+    )
+    called = (tmp_path / "called").read_text()
+    assert called.startswith("upgrade r /") and "ours" not in called
+    assert "--labels dedup.dev/experiment=e,dedup.dev/uid=6f1c --kubeconfig /" in called
+    assert json.loads((tmp_path / "config").read_text()) == {"of": "theirs"}
+    chart = tmp_path / "chart"
+    assert [*yaml.safe_load_all((chart / "objects.yaml").read_text())] == [
+        {"kind": "A", "data": "{{ .Values }}\n---\n"},
+        {"kind": "B"},
+    ]
+    assert (chart / "templates" / "objects.yaml").read_text() == '{{ .Files.Get "objects.yaml" }}\n'
+
+
+def test_without_accounts_nothing_of_the_list_is_installed(tmp_path: Path) -> None:
+    with pytest.raises(Forbidden, match="given no accounts"):
+        HelmReleases(tmp_path, helm=helm(tmp_path, PULLS)).install_rendered(entry(), "r", "lab", [], MARKS)
+    assert not (tmp_path / "called").exists()
+
+
+class Given:
+    """Who gives tokens, or says why not."""
+
+    def __init__(self, refused: Exception | None = None) -> None:
+        self.refused, self.asked = refused, ("", "", 0)
+
+    def token(self, namespace: str, account: str, lasts_s: int) -> str:
+        self.asked = (namespace, account, lasts_s)
+        if self.refused is not None:
+            raise self.refused
+        return "t0k"
+
+
+def client(**more: Any) -> ApiClient:
+    configuration = Configuration(host="https://10.0.0.1:443")
+    for key, value in more.items():
+        setattr(configuration, key, value)
+    return ApiClient(configuration)
+
+
+def test_an_entry_has_an_account_of_its_own_in_the_operators_namespace() -> None:
+    given = Given()
+    made = Accounts(given, client(ssl_ca_cert="/ca.crt"), "operators", "dedup-system").kubeconfig("theirs")
+    assert given.asked == ("operators", "dedup-system-theirs", 600)
+    assert made["clusters"][0]["cluster"] == {"server": "https://10.0.0.1:443", "certificate-authority": "/ca.crt"}
+    assert made["users"][0]["user"] == {"token": "t0k"}
+
+
+def test_an_account_that_went_with_its_entry_is_missed_in_words() -> None:
+    accounts = Accounts(Given(Refused('serviceaccounts "x" not found')), client(), "operators", "dedup-system")
+    with pytest.raises(Forbidden, match="entry theirs has no account dedup-system-theirs in operators"):
+        accounts.kubeconfig("theirs")

@@ -201,7 +201,7 @@ def test_a_cluster_without_strimzi_stalls_before_anything_is_begun_and_an_ordina
     ("system", "words"),
     [
         ({"pulsar": {}, "deploy": {"chart": "strimzi-kafka"}}, "Strimzi runs Kafka and nothing else"),
-        ({"kafka": {}, "deploy": {"chart": "https://charts.example/kafka"}}, "strimzi-kafka"),
+        ({"kafka": {}, "deploy": {"chart": "https://charts.example/kafka"}}, "a name is lower-case letters"),
         ({"kafka": {}, "deploy": {}}, "exactly one of existing and chart"),
         (
             {"kafka": {}, "deploy": {"chart": "strimzi-kafka", "existing": {"bootstrap": "kafka:9092"}}},

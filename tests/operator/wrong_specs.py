@@ -50,6 +50,8 @@ A_PULSAR: Final = (
 ONE_WAY: Final = "a deployment is exactly one of existing and chart"
 CHART: Final = "spec/systems/0/deploy/chart"
 STRIMZI: Final = "strimzi-kafka"
+LISTED: Final = (("spec/systems", [{"name": "k", "kafka": {}, "deploy": {"chart": "theirs"}}]),)
+NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 HALF: Final = {"name": "cut", "at": {"message": 500}, "partition": {"by": "NetworkPolicy", "duration": "10s"}}
 SPOKEN: Final = "a Pulsar speaks TLS where its URLs say so, and tls names who signed its certificates"
 UNREACHED: Final = "its brokers are not the experiment's to hurt, only its own clients' connections are"
@@ -119,7 +121,8 @@ SYSTEMS: Final = (
         kafka(("spec/faults", [HALF]), podSelector=PODS),
         "open what an owner has closed",
     ),
-    Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), STRIMZI, "Unsupported value"),
+    Wrong("a chart of somebody else's", (*UNHURT, (CHART, "oci://charts.example/kafka")), NAME),
+    Wrong("half a partition of a listed chart", (*LISTED, ("spec/faults", [HALF])), "policies add up"),
     Wrong("a Kafka that is nowhere", (*UNHURT, (EXISTING_KAFKA, {})), A_KAFKA),
     Wrong("a Kafka that is a Pulsar, too", kafka(**URLS), A_KAFKA),
     Wrong("a Kafka with Pulsar's token", kafka(token=REF), A_KAFKA),
@@ -272,6 +275,8 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
     ),
     "a certificate of our own": kafka(tls={**REF, "clientSecretRef": {"name": "own"}}),
     "a Pulsar that asks for a certificate": pulsar(**OVER_TLS, tls={**REF, "clientSecretRef": {"name": "own"}}),
+    "a Kafka of the administrator's list": (*UNHURT, (CHART, "theirs")),
+    "a Pulsar of the administrator's list": (*UNHURT, ("spec/systems/1/deploy", {"chart": "apache-pulsar"})),
     "a system that is deployed, by null": (("spec/systems/0/deploy", None),),
 }
 
@@ -383,7 +388,6 @@ SETTINGS: Final = (
 
 KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
-NAME: Final = "a name is lower-case letters, digits and dashes, begins with a letter and ends with a letter or digit"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
 KINDS: Final = (

@@ -6,6 +6,9 @@
 {{- if and .Values.watch.all .Values.watch.namespaces -}}
 {{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
 {{- end -}}
+{{- if and .Values.watch.all .Values.settings.systems -}}
+{{- fail "settings.systems: got entries beside watch.all; rights of an entry are in namespaces that are told; name them in watch.namespaces" -}}
+{{- end -}}
 {{- if and .Values.watch.all (.Values.networkPolicies | default dict).enabled -}}
 {{- fail "networkPolicies.enabled: got true beside watch.all; Helm makes policies in namespaces that it is told; name them in watch.namespaces" -}}
 {{- end -}}
@@ -39,7 +42,7 @@ allowFaultsOnPodsOfOthers: {{ .Values.allowFaultsOnPodsOfOthers | default false 
 {{ $name }}: {{ dict "repository" (printf "%s/%s" $.Values.registry $image.repository) "tag" $image.tag "pullPolicy" $image.pullPolicy | toJson }}
 {{- end }}
 {{- end }}
-{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "chaosImages" "charts" }}
+{{- range $name := list "concurrentExperiments" "artifacts" "runner" "spark" "verifier" "accountAnnotations" "podTemplate" "resources" "chaosImages" "systems" "charts" }}
 {{- with index $.Values.settings $name }}
 {{ $name }}: {{ toJson . }}
 {{- end }}

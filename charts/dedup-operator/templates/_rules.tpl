@@ -118,4 +118,53 @@ driver, and Kubernetes lets nobody give what he has not; so some rules are here 
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
+{{- with .Values.settings.systems }}
+# A token, of a few minutes, for Helm to install the chart of an entry as the entry's account, and as no other.
+- apiGroups: [""]
+  resources: [serviceaccounts/token]
+  resourceNames:
+    {{- range . }}
+    - {{ printf "%s-system-%s" $.Release.Name .name | quote }}
+    {{- end }}
+  verbs: [create]
+{{- end }}
+{{- end }}
+
+{{/* The groups of the kinds that an entry's chart may consist of, and what they are called in a rule. */}}
+{{- define "operator.kinds" -}}
+ConfigMap: ["", configmaps]
+Deployment: [apps, deployments]
+Job: [batch, jobs]
+NetworkPolicy: [networking.k8s.io, networkpolicies]
+PersistentVolumeClaim: ["", persistentvolumeclaims]
+PodDisruptionBudget: [policy, poddisruptionbudgets]
+Role: [rbac.authorization.k8s.io, roles]
+RoleBinding: [rbac.authorization.k8s.io, rolebindings]
+Secret: ["", secrets]
+Service: ["", services]
+ServiceAccount: ["", serviceaccounts]
+StatefulSet: [apps, statefulsets]
+{{- end }}
+
+{{/* What the account of an entry may do in a namespace of experiments: make what the entry names. Nothing is changed or
+taken away as it, but for Helm's records, which are Secrets; the operator itself takes a system away. */}}
+{{- define "operator.entryRules" -}}
+{{- $kinds := include "operator.kinds" . | fromYaml -}}
+# Helm keeps its releases in Secrets.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get, list, create, update, delete]
+{{- range .objects | uniq | sortAlpha }}
+- apiGroups: [{{ index $kinds . 0 | quote }}]
+  resources: [{{ index $kinds . 1 | quote }}]
+  verbs: [get, create]
+{{- end }}
+{{- with .gives }}
+# Only to be given on: what Roles of its chart give to accounts of its pods.
+{{- range . }}
+- apiGroups: {{ toJson .apiGroups }}
+  resources: {{ toJson .resources }}
+  verbs: {{ toJson .verbs }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -1,9 +1,10 @@
 """Where a system under test comes from, if it is not deployed in the default way.
 
-A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. Or a system exists already and has another owner. The
-tester connects to it as its clients do, with TLS and authentication if it requires them; it installs, restarts and
-removes nothing there. Keys and passwords are in Secrets of the experiment's own namespace, which the experiment names;
-in pods they are files at paths that the operator chooses.
+A Kafka may be Strimzi's: a chart asks Strimzi's operator for it. A system may be made by a chart of somebody else's,
+which the administrator has put on a list. Or a system exists already and has another owner. The tester connects to it
+as its clients do, with TLS and authentication if it requires them; it installs, restarts and removes nothing there.
+Keys and passwords are in Secrets of the experiment's own namespace, which the experiment names; in pods they are files
+at paths that the operator chooses.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Annotated, Final, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from dedup.experiment.artifacts import SecretRef
-from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Part, check_one_of
+from dedup.parts import ADDRESSES, ENDPOINT, SERVICE_URL, Name, Part, check_one_of
 from dedup.refusals import refusal, short
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -145,8 +146,10 @@ class Deploy(Part):
     existing: Existing | None = Field(
         None, description="it is there already: nothing is started, and what is made on it is removed"
     )
-    chart: Literal["strimzi-kafka"] | None = Field(
-        None, description="a Kafka that Strimzi's operator runs (`dedup run` starts processes all the same)"
+    chart: Name | None = Field(
+        None,
+        description="strimzi-kafka, for a Kafka that Strimzi's operator runs, or the name of an entry in the "
+        "administrator's list (`dedup run` starts processes all the same)",
     )
 
     @model_validator(mode="after")

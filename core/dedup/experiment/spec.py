@@ -21,7 +21,6 @@ from dedup import documents
 from dedup.errors import SpecificationError
 from dedup.experiment import schedules
 from dedup.experiment.artifacts import Artifacts
-from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.systems import PRODUCTS
 from dedup.experiment.tested import Network as Network
 from dedup.experiment.tested import System as System
@@ -284,7 +283,7 @@ class Spec(Part):
             Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.OWN_BOOKIES: next((each.name for each in self.systems if each.pulsar and each.existing), None),
-            Need.POLICIES: next((each.name for each in self.systems if each.existing or each.chart == STRIMZI), None),
+            Need.POLICIES: next((each.name for each in self.systems if each.deploy is not None), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
             Need.TRANSACTIONS: None if self.workload.in_transactions else "",
             Need.PROCESSES: None,  # where it will run, no file says

@@ -43,7 +43,9 @@ class System(Part):
     client: Client = Field(Client(), description="how messages are sent and read")
     network: Network = Field(Network(), description="the link between clients and brokers")
     deploy: Deploy | None = Field(
-        None, description="a system that is there already, or Strimzi's; left out: one is deployed"
+        None,
+        description="a system that is there already, Strimzi's, or one of the administrator's list; left out: one is "
+        "deployed",
     )
 
     @model_validator(mode="after")
@@ -52,7 +54,7 @@ class System(Part):
         if (wrong := self._wrong_library("client")) is not None:
             raise wrong
         self._check_existing()
-        if self.chart not in (self.kind, *self.product.charts):
+        if self.chart == STRIMZI and STRIMZI not in self.product.charts:
             raise refusal(
                 "deploy.chart", STRIMZI, "Strimzi runs Kafka and nothing else", "write kafka, or take deploy out"
             )
@@ -120,6 +122,12 @@ class System(Part):
     def chart(self) -> str:
         """The chart by which it is deployed on Kubernetes, unless it is there already."""
         return self.deploy.chart if self.deploy is not None and self.deploy.chart is not None else self.kind
+
+    @property
+    def listed(self) -> str | None:
+        """The entry of the administrator's list that deploys it on Kubernetes; None: a chart of ours, or nobody."""
+        named = self.deploy.chart if self.deploy is not None else None
+        return None if named == STRIMZI else named
 
     @property
     def version(self) -> str:

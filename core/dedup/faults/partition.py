@@ -68,10 +68,10 @@ class Partition(FaultKind):
             field="by",
             value=Means.NETWORK_POLICY,
             need=Need.POLICIES,
-            rule="policies of others (Strimzi's, an owner's) are for brokers of {system}; policies add up, so ours "
-            "would cut nothing off, or open what an owner has closed",
+            rule="policies of others (Strimzi's, a chart's, an owner's) are for brokers of {system}; policies add up, "
+            "so ours would cut nothing off, or open what an owner has closed",
             todo="write NetFilter (with spec.allowPrivilegedFaults), or take deploy out",
-            said="policies of others (Strimzi's, an owner's) are for brokers that are Strimzi's, or there already; "
+            said="policies of others (Strimzi's, a chart's, an owner's) are for brokers of a system that has deploy; "
             "policies add up, so ours would cut nothing off, or open what an owner has closed; "
             "write NetFilter as partition.by, or take deploy out",
             rights=(Right("networking.k8s.io", "networkpolicies", ("get", "create", "delete"), by_name=False),),

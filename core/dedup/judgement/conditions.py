@@ -66,8 +66,9 @@ class Side(NamedTuple):
 
     @property
     def version(self) -> str:
-        """The system's version, as far as it is known: a system that is there already need not say it."""
-        asked = UNKNOWN if self.system.existing is not None else self.system.version
+        """The system's version, as far as it is known: one that was there, or by a chart of others, need not tell."""
+        others = self.system.existing is not None or self.system.listed is not None
+        asked = UNKNOWN if others else self.system.version
         return self.versions.get("deployed") or self.versions.get(f"{self.system.kind} broker") or asked
 
     @property

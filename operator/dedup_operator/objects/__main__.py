@@ -57,7 +57,9 @@ def printed(what: str, which: str | None, attempt: int, experiment: Experiment, 
         case "values":
             return _yaml(values(_deployed(experiment, which), settings))
         case "accounts":
-            return _yaml(*accounts(owner, experiment, settings.account_annotations, settings.chaos_images))
+            return _yaml(
+                *accounts(owner, experiment, settings.account_annotations, settings.chaos_images, settings.systems)
+            )
         case "run":
             return _yaml(*run_objects(owner, experiment, _run(experiment, which), attempt, settings))
         case _:

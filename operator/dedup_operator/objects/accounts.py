@@ -16,6 +16,7 @@ from typing import Final
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need
+from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.own_experiments import granted
 from dedup_operator.objects.pods import Object
@@ -75,14 +76,15 @@ def accounts(
     experiment: Experiment,
     annotations: Mapping[str, str] | None = None,
     images: Sequence[ChaosImage] = (),
+    listed: Sequence[ListedSystem] = (),
 ) -> list[Object]:
     """The accounts, each with its role and the binding between them. Those that reach the store are annotated.
 
-    `images` is the administrator's list for experiments of users' own.
+    `images` is the administrator's list for experiments of users' own, `listed` that of charts of others.
     """
     by_spark = experiment.spec.verification.engine is Method.SPARK
     made = [
-        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment, images))),
+        *_account(owner, run_account(owner), "run", list(_run_rules(owner, experiment, images, listed))),
         *(_account(owner, driver_account(owner), "verification", list(DRIVER_RULES)) if by_spark else []),
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
@@ -126,8 +128,10 @@ def strikes(owner: Owner, experiment: Experiment, system: System, pods: Sequence
     return _role(metadata(owner, name, "run", system=system.name), rules, run_account(owner), owner.namespace)
 
 
-def _run_rules(owner: Owner, experiment: Experiment, images: Sequence[ChaosImage]) -> Iterator[Rule]:
-    if names := _touched(owner, experiment):
+def _run_rules(
+    owner: Owner, experiment: Experiment, images: Sequence[ChaosImage], listed: Sequence[ListedSystem]
+) -> Iterator[Rule]:
+    if names := _touched(owner, experiment, listed):
         yield from _entered(names)
     yield from _fault_rules(experiment, names, images)
 
@@ -139,11 +143,11 @@ def _entered(names: list[str]) -> Iterator[Rule]:
     yield _rule("", ["pods/exec"], ["get", "create"], names)
 
 
-def _touched(owner: Owner, experiment: Experiment) -> list[str]:
+def _touched(owner: Owner, experiment: Experiment, listed: Sequence[ListedSystem]) -> list[str]:
     """The pods that runs may enter and hurt: brokers and bookies of systems that are the experiment's own."""
     found: list[str] = []
     for system in experiment.spec.systems:
-        told = endpoints(system, release_of(owner, system), owner.namespace)
+        told = endpoints(system, release_of(owner, system), owner.namespace, listed=listed)
         found += [each.pod.name for each in (*told.brokers, *told.bookies) if each.pod is not None]
     return found
 

@@ -19,7 +19,7 @@ def leftovers_name(owner: Owner, system: System) -> str:
 
 def leftovers(owner: Owner, system: System, settings: Settings) -> Object:
     """The Job. It is complete once nothing of that execution is there any more."""
-    told = endpoints(system, release_of(owner, system), owner.namespace, removable=True)
+    told = endpoints(system, release_of(owner, system), owner.namespace, removable=True, listed=settings.systems)
     program = ["python", "-m", "dedup_runners.leftovers", f"--endpoints={told.model_dump_json(exclude_defaults=True)}"]
     mounts = {"tmp": "/tmp", **credential_mounts(system)}
     meta = metadata(owner, leftovers_name(owner, system), "leftovers", system=system.name)

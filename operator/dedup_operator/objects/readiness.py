@@ -30,7 +30,7 @@ def readiness(owner: Owner, experiment: Experiment, system: System, settings: Se
     """The Job. It is complete once a message went there and back."""
     release = release_of(owner, system)
     locks = settings.allow_faults_on_pods_of_others
-    told = endpoints(system, release, owner.namespace, removable=locks)
+    told = endpoints(system, release, owner.namespace, removable=locks, listed=settings.systems)
     lasts_s = int(experiment.spec.timeouts.provision_s)
     program = ["python", "-m", "dedup_runners.round_trips", *_asking(told, locks=locks), f"--timeout-s={lasts_s}"]
     mounts = {"tmp": "/tmp", **credential_mounts(system)}

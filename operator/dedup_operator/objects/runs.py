@@ -62,7 +62,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
     """What the programs of the pod are told."""
     system = next(each for each in experiment.spec.systems if each.name == run.system)
     removable = settings.allow_faults_on_pods_of_others
-    found = endpoints(system, release_of(owner, system), owner.namespace, removable=removable)
+    found = endpoints(system, release_of(owner, system), owner.namespace, removable=removable, listed=settings.systems)
     if system.existing is not None and experiment.spec.proxied(system):
         found = found.model_copy(update={"toxiproxy_url": TOXIPROXY_URL})
     return Assignment(

@@ -15,6 +15,7 @@ from dedup.errors import SpecificationError
 from dedup.experiment.spec import Experiment
 from dedup.experiment.systems import Chart
 from dedup.parts import Name, Part
+from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.statuses import Kept
 
 STORE_MOUNT: Final = "/store"
@@ -226,9 +227,19 @@ class Defaults(Part):
     chaos_images: list[ChaosImage] = Field(
         default_factory=list, description="where users' own experiments of Chaos Toolkit may run; none: nowhere"
     )
+    systems: list[ListedSystem] = Field(
+        default_factory=list, description="charts of others that experiments may have as their system; none: no such"
+    )
     charts: dict[Chart, dict[str, Any]] = Field(
         default_factory=dict, description="further values for the charts of systems, such as {kafka: {image: …}}"
     )
+
+    @model_validator(mode="after")
+    def _one_entry_of_a_name(self) -> Self:
+        names = [each.name for each in self.systems]
+        if twice := next((each for each in names if names.count(each) > 1), None):
+            raise ValueError(f"two entries of systems are called {twice}; rename one of them")
+        return self
 
 
 class Settings(Defaults):

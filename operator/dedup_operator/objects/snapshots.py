@@ -22,7 +22,8 @@ OF_TODAY: Final = {"concurrent_experiments", "allow_privileged_faults", "allow_l
 """What concerns all experiments together, or is a right: the administrator's word of today counts."""
 
 PREVIEW: Final = "allow_faults_on_pods_of_others"
-"""What is kept only if it is on, so that an operator of before reads all others."""
+LIST: Final = "systems"
+"""What is kept only if it is on, or used, so that an operator of before reads all others."""
 
 
 def snapshot_name(owner: Owner) -> str:
@@ -35,7 +36,11 @@ def snapshot(owner: Owner, experiment: Experiment, settings: Settings) -> Object
     meta["annotations"] = {"dedup.dev/digest": experiment.digest()}
     document = experiment.model_dump(mode="json", by_alias=True, exclude_none=True)
     left_out = OF_TODAY if settings.allow_faults_on_pods_of_others else OF_TODAY | {PREVIEW}
-    kept = settings.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
+    used = [each for each in settings.systems if each.name in {system.listed for system in experiment.spec.systems}]
+    said = settings.model_copy(update={"systems": used})
+    kept = said.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude=left_out if used else left_out | {LIST}
+    )
     data = {FILE: json.dumps(document, indent=1), SETTINGS: json.dumps(kept, indent=1)}  # which is YAML too
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
 

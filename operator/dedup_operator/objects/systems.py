@@ -8,14 +8,16 @@ A system that is there already is where the experiment says; who its brokers are
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from dedup.errors import PlatformError
 from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.endpoints import OURS, Endpoints, asked_at
 from dedup.experiment.spec import System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
+from dedup_operator.objects.listed import ListedSystem, entry_of
 from dedup_operator.objects.names import Owner, name_of
 from dedup_operator.objects.settings import Settings
 
@@ -55,11 +57,18 @@ def proxies_of(release: str) -> str:
 
 
 def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
-    """Values for the system's chart.
+    """Values for the system's chart, which must be one of ours: PlatformError.
 
     What the experiment says wins over the administrator's further values. With an owner that is a resource, every
     object of the release goes when the experiment goes.
     """
+    if system.listed is not None:
+        raise PlatformError(
+            where=f"system {system.name}: deploy.chart",
+            got=system.listed,
+            rule="values of a chart of the administrator's list stand in the list, and an operator installs it",
+            todo="leave deploy out, or apply the experiment where an operator has that list",
+        )
     image = settings.runner_image
     tools = {"repository": image.repository, "tag": image.tag, "pullPolicy": image.pull_policy}
     said: dict[str, Any] = {"version": system.version, "tools": {"image": tools}}
@@ -69,11 +78,14 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     return {**settings.charts.get(system.chart, {}), **said}
 
 
-def endpoints(system: System, release: str, namespace: str, *, removable: bool = False) -> Endpoints:
+def endpoints(
+    system: System, release: str, namespace: str, *, removable: bool = False, listed: Sequence[ListedSystem] = ()
+) -> Endpoints:
     """Where the release's brokers are, as a pod with a Toxiproxy beside it sees them.
 
     Of a system that is there already: where it is asked who they are, straight. All that is made there is `removable`
-    by its name if no other execution's begins with it.
+    by its name if no other execution's begins with it. `listed` are the entries of the administrator's list;
+    PlatformError if the system's is none of them.
     """
     if system.existing is not None and not removable:
         return asked_at(system.protocol, system.existing, security(system), f"{OURS}-{release}-")
@@ -81,4 +93,6 @@ def endpoints(system: System, release: str, namespace: str, *, removable: bool =
         names = names_on(release)
         found = asked_at(system.protocol, system.existing, security(system), f"{names}-")
         return found.model_copy(update={"names": names})
+    if system.listed is not None:
+        return entry_of(system, listed).endpoints(release, namespace)
     return CHARTS[system.chart].endpoints(system, release, namespace)

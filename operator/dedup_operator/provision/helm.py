@@ -1,5 +1,7 @@
 """A system that one of our charts deploys: its workloads are ready when they say so."""
 
+from collections.abc import Mapping
+
 from dedup.experiment.stages import Observation
 from dedup_operator import sights
 from dedup_operator.clusters import ClusterError
@@ -56,15 +58,17 @@ class Helm(Provisioner):
         if (state := self._state()) == DEPLOYED:
             return True
         self._forget_readiness()  # which was another release's
-        namespace, releases = self._belongings.namespace, self._context.releases
         if state is not None:
-            releases.uninstall(self._release, namespace)
+            self._context.releases.uninstall(self._release, self._belongings.namespace)
         if self._is_in_the_way():
             return False
-        marks = labels(self._owner, RELEASE, uid=str(self._owner.uid))
-        described = values(self._system, self._context.settings, self._owner)
-        releases.install(self._release, namespace, self._system.chart, described, marks)
+        self._install(labels(self._owner, RELEASE, uid=str(self._owner.uid)))
         return True
+
+    def _install(self, marks: Mapping[str, str]) -> None:
+        """Make the release; the marks are labels of Helm's record."""
+        described = values(self._system, self._context.settings, self._owner)
+        self._context.releases.install(self._release, self._belongings.namespace, self._system.chart, described, marks)
 
     def _is_in_the_way(self) -> bool:
         """Whether something that an earlier release left would become a part of the next."""

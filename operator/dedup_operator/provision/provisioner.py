@@ -45,6 +45,11 @@ class Provisioner(ABC):
         self._release = release_of(self._owner, system)
         self._job = readiness_name(self._owner, system)
 
+    @property
+    def lacks(self) -> object:
+        """Which of the systems have the same `check`: what one way lacks is asked for once."""
+        return type(self)
+
     def check(self) -> None:
         """PlatformError if the cluster lacks what only an administrator installs."""
         return
@@ -60,7 +65,9 @@ class Provisioner(ABC):
     def start(self) -> None:
         """Begin, or go on. Once there is the Job that proves the system, nothing is left to do."""
         experiment, settings = self._context.experiment, self._context.settings
-        self._belongings.make(*accounts(self._owner, experiment, settings.account_annotations, settings.chaos_images))
+        self._belongings.make(
+            *accounts(self._owner, experiment, settings.account_annotations, settings.chaos_images, settings.systems)
+        )
         if self._deploy():
             self._belongings.make(readiness(self._owner, experiment, self._system, settings))
 

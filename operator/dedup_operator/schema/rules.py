@@ -289,7 +289,7 @@ _RULES: Final[Mapping[type[BaseModel], tuple[Rule, ...]]] = {
             " || ".join(
                 (
                     *(f"has(self.{product.key})" for product in PRODUCTS.values() if STRIMZI in product.charts),
-                    "!has(self.deploy) || !has(self.deploy.chart)",
+                    f"!has(self.deploy) || !has(self.deploy.chart) || self.deploy.chart != '{STRIMZI}'",
                 )
             ),
             "Strimzi runs Kafka and nothing else; write kafka, or take deploy out",

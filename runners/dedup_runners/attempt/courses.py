@@ -79,6 +79,12 @@ class Situation(NamedTuple):
     program: Program | None = None
     beside: Beside | None = None
 
+    @property
+    def deployed_by_us(self) -> bool:
+        """Whether the experiment's version is the brokers': a chart of the administrator's list has its own in pods."""
+        in_pods = any(each.pod is not None for each in self.endpoints.brokers)
+        return self.system.existing is None and not (self.system.listed is not None and in_pods)
+
 
 class Course:
     """The four stages of one attempt; each is called once, in order, and raises PlatformError if it cannot be done."""
@@ -294,7 +300,7 @@ class Course:
             topic=self._topic,
             versions={
                 **self._.admin.versions(),
-                **({"deployed": self._.system.version} if self._.system.existing is None else {}),
+                **({"deployed": self._.system.version} if self._.deployed_by_us else {}),
                 "dedup": __version__,
                 "python": platform.python_version(),
             },
