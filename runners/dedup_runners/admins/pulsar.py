@@ -8,7 +8,6 @@ broker that does not own what is asked for redirects to the one that does.
 
 import json
 import os
-import socket
 import time
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from dedup_runners.admins import (
     probe_of,
 )
 from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted
-from dedup_runners.admins.rest import http_client
+from dedup_runners.admins.rest import http_client, listens
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
 
@@ -135,7 +134,7 @@ class PulsarAdmin(Closing):
                 if missing := sorted(expected - active):
                     return f"the broker at {url} says: broker {', '.join(missing)} is not active"
             for bookie in self._endpoints.bookies:
-                if not _listens(bookie.id):
+                if not listens(bookie.id):
                     return f"bookie {bookie.id} does not take connections"
             for part in self._parts(topic) if topic is not None else ():
                 if self._status(part) is None:
@@ -217,6 +216,28 @@ class PulsarAdmin(Closing):
         base = f"/admin/v2/{_path(self._parts(topic)[partition])}"
         for ledger, entry in places:
             yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
+
+    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str]:
+        """What the metadata of an entry say, as headers; `place`: its partition, ledger and number."""
+        partition, ledger, entry = place
+        path = f"/admin/v2/{_path(self._parts(topic)[partition])}/ledger/{ledger}/entry/{entry}"
+        return persistently(lambda: self._ask("GET", path).headers, ANSWERED_S, f"entry {ledger}:{entry} of {topic}")
+
+    def read_positions(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Of each partition, the last (ledger, entry) that its owner gives to readers."""
+        base = "/admin/v3/transactions/transactionBufferStats/"
+        found = {}
+        for number, part in enumerate(self._parts(topic)):
+            said = self._ask("GET", base + part.split("://", 1)[1]).json()["maxReadPosition"]
+            ledger, entry = map(int, said.split(":"))
+            found[number] = ledger, entry
+        return found
+
+    def known_of(self, transaction: tuple[int, int]) -> str | None:
+        """The state of a transaction, as its coordinator says it; None if it does not know it."""
+        most, least = transaction
+        answer = self._ask("GET", f"/admin/v3/transactions/transactionMetadata/{most}/{least}", accepted=(404,))
+        return str(answer.json().get("status")) if answer.is_success else None
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         """Read over REST, entry by entry: it is for short topics."""
@@ -449,16 +470,6 @@ def _probe_failed(got: str) -> PlatformError:
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",
     )
-
-
-def _listens(address: str) -> bool:
-    """Whether something takes connections there. That a bookie is *known* says nothing: a dead one is, too."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), HEALTH_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _path(topic: str) -> str:

@@ -128,7 +128,11 @@ def in_transactions(config: ProducerConfig) -> dict[str, Any]:
     timeout_ms = round(config.transactions.timeout_s * 1000)
     return {
         "sends": {"session": config.life.session, "first": config.life.first, "bytes": config.message_bytes},
-        "transactions": {"id": config.producer_name, "timeout_ms": timeout_ms},
+        "transactions": {
+            "id": config.producer_name,
+            "timeout_ms": timeout_ms,
+            **({} if config.transactions.by_brokers else {"outside": True}),
+        },
     }
 
 
