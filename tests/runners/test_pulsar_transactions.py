@@ -120,7 +120,14 @@ def test_holes_of_two_ledgers_are_two() -> None:
         ([*LOG, MESSAGE], 9),
         ([of(ONE, ABORT), of(TWO, COMMIT)], 0),
     ],
-    ids=["aborted", "committed before", "open", "late, of one that was aborted", "a message", "nothing else"],
+    ids=[
+        "aborted",
+        "committed before",
+        "open",
+        "stored after its abort: not known to be no message",
+        "a message",
+        "nothing else",
+    ],
 )
 def test_a_reader_comes_to_the_last_entry_that_may_hold_a_message(log: list[dict[str, str]], entries: int) -> None:
     admin = Admin(log)

@@ -39,7 +39,8 @@ READY_TIMEOUT_S = 300.0
 STEP_TIMEOUT_S = 180.0
 LISTENER = "client"
 COORDINATORS = 3
-"""Of transactions: each broker can have one."""
+"""Of transactions: each broker can have one. Pulsar's own default is 16, and each has a log that takes time to open."""
+COORDINATORS_OPTION = "--initial-num-transaction-coordinators"
 _OPENED = (
     *("java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/jdk.internal.platform"),
     *("java.management/sun.management", "jdk.management/com.sun.management.internal", "java.base/java.util.zip"),
@@ -109,9 +110,7 @@ def _start(
     progress("start Pulsar", 0, steps)
     zookeeper = _zookeeper(lab, jvm, port)
     progress("start Pulsar", 1, steps)
-    _metadata(lab, jvm, zookeeper, nodes[0])
-    if transactions:
-        _coordinators(lab, jvm, zookeeper)
+    _metadata(lab, jvm, zookeeper, nodes[0], {COORDINATORS_OPTION: str(COORDINATORS)} if transactions else {})
     progress("start Pulsar", 2, steps)
     storing = [f"{lab.place(_bookie(number)).address}:{port}" for number, port in enumerate(ports[4 * brokers :], 1)]
     for number, bookie in enumerate(storing, 1):
@@ -158,30 +157,17 @@ def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> str:
     return f"{host}:{port}"
 
 
-def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node) -> None:
+def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node, more: Mapping[str, str]) -> None:
     arguments = {
         "--cluster": CLUSTER,
         "--metadata-store": f"zk:{zookeeper}",
         "--configuration-metadata-store": f"zk:{zookeeper}",
         "--web-service-url": f"http://{node.host}:{node.web}",
         "--broker-service-url": f"pulsar://{node.host}:{node.internal}",
+        **more,
     }
-    _tool(lab, jvm, "pulsar-metadata", "org.apache.pulsar.PulsarClusterMetadataSetup", arguments)
-
-
-def _coordinators(lab: Lab, jvm: Jvm, zookeeper: str) -> None:
-    """What `pulsar initialize-transaction-coordinator-metadata` does."""
-    arguments = {
-        "--cluster": CLUSTER,
-        "--configuration-store": zookeeper,
-        "--initial-num-transaction-coordinators": str(COORDINATORS),
-    }
-    _tool(lab, jvm, "pulsar-coordinators", "org.apache.pulsar.PulsarTransactionCoordinatorMetadataSetup", arguments)
-
-
-def _tool(lab: Lab, jvm: Jvm, name: str, main: str, arguments: Mapping[str, str]) -> None:
-    """Run a program that does one thing and ends."""
-    tool = jvm.start(lab, name, TOOL_FLAGS, main, [word for pair in arguments.items() for word in pair])
+    flat = [word for pair in arguments.items() for word in pair]
+    tool = jvm.start(lab, "pulsar-metadata", TOOL_FLAGS, "org.apache.pulsar.PulsarClusterMetadataSetup", flat)
     wait_exit(tool, STEP_TIMEOUT_S)
     lab.forget(tool)
 
