@@ -235,9 +235,9 @@ def broker_settings(zookeeper: str, node: Node, bookies: int, transactions: bool
         # Parts that no experiment uses, each with topics, threads or start-up time of its own; and some that few do.
         "functionsWorkerEnabled": "false",
         "webSocketServiceEnabled": "false",
-        "transactionCoordinatorEnabled": switched,
         "systemTopicEnabled": switched,
         "topicLevelPoliciesEnabled": switched,
+        **({"transactionCoordinatorEnabled": switched} if transactions else {}),
         # Memory and threads for three brokers on a small machine.
         "managedLedgerCacheSizeMB": 64,
         "numHttpServerThreads": 8,
