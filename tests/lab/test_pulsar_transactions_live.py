@@ -37,10 +37,15 @@ def test_what_was_taken_back_is_read_by_nobody_if_it_was_sent_in_transactions(
     tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))
 
 
-def test_what_was_committed_survives_a_cut_of_all_connections(tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_what_was_committed_is_whole_although_the_answer_to_an_end_was_lost(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     ended = harness.run(harness.document("workloads/pulsar-transactions"), tmp_path, "--runs", 1)
-    committed = next(group for group in ended.summary.systems if group.variant == "committed").sums
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    (committed,) = (group.sums for group in ended.summary.systems)
     assert (committed.aborted_read, committed.torn_transaction, committed.not_received) == (0, 0, 0)
-    assert committed.received >= committed.send // 2, "most of what was to be committed was"
+    assert committed.received >= 1500, "32 of 40 transactions were to be committed; of one the end may be unknown"
+    (run,) = ended.summary.runs
+    (lost,) = run.faults
+    assert not lost.vacuous, "the answer was lost, and the client noticed it"
     tell(f"{committed.in_aborted} in aborted transactions, {committed.in_unresolved} in doubt")
