@@ -116,7 +116,7 @@ def test_holes_of_two_ledgers_are_two() -> None:
         (LOG, 6),
         (LOG[:5], 1),
         (LOG[:3], 3),
-        ([*LOG, of(THREE)], 6),
+        ([*LOG, of(THREE)], 9),
         ([*LOG, MESSAGE], 9),
         ([of(ONE, ABORT), of(TWO, COMMIT)], 0),
     ],
