@@ -12,10 +12,21 @@ from dedup.experiment import systems
 from dedup.wire.manifests import EndPosition
 from dedup_runners import admins
 from dedup_runners.admins import pulsar_transactions, transactions
+from dedup_runners.clients import Rows
 from dedup_runners.watches import Watch
 
 MOST_WORDS: Final = 10
 Ends = tuple[EndPosition, ...]
+
+
+class Reader(Protocol):
+    """A reader that can come to its end before the topic ends."""
+
+    subscription: str
+
+    def drained(self) -> list[Rows]:
+        """What of any partition has come and was not read, behind its end, too; PlatformError if it is not known."""
+        ...
 
 
 class Transacted(Protocol):
@@ -23,6 +34,13 @@ class Transacted(Protocol):
 
     def readable(self, ends: Ends) -> Ends:
         """The ends as a reader of committed messages can come to them, once no transaction is open."""
+        ...
+
+    def behind(self, ends: Ends, client: object) -> tuple[str | None, list[Rows]]:
+        """What brokers have not offered to a reader that came to its end, in words; and what it was given since then.
+
+        All was given to it if it is (None, []). PlatformError if that cannot be asked.
+        """
         ...
 
     def proven(self, ends: Ends, unread: Sequence[admins.Hole], *, committed: bool) -> Ends:
@@ -51,6 +69,9 @@ class OfKafka:
     def readable(self, ends: Ends) -> Ends:
         return ends
 
+    def behind(self, ends: Ends, client: object) -> tuple[str | None, list[Rows]]:
+        return None, []
+
     def proven(self, ends: Ends, unread: Sequence[admins.Hole], *, committed: bool) -> Ends:
         return tuple(transactions.proven(self._admin, self._topic, ends, unread, committed=committed))
 
@@ -74,6 +95,14 @@ class OfPulsar:
         if self._readable[0] != ends:
             self._readable = (ends, self._found.readable(ends))
         return self._readable[1]
+
+    def behind(self, ends: Ends, client: object) -> tuple[str | None, list[Rows]]:
+        reader = cast(Reader, client)
+        held_back = self._found.held_back(ends, reader.subscription)  # first: what was sent by then is drained
+        found = reader.drained()
+        if held_back is None and not found:  # who lost the connection meanwhile is offered all again
+            held_back = self._found.held_back(ends, reader.subscription)
+        return held_back, found
 
     def proven(self, ends: Ends, unread: Sequence[admins.Hole], *, committed: bool) -> Ends:
         return tuple(self._found.proven(ends, unread))

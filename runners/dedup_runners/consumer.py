@@ -27,7 +27,7 @@ from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Segme
 from dedup.workloads.transactions import Isolation
 from dedup_runners import admins, audits, programs
 from dedup_runners.admins import transactions
-from dedup_runners.clients import ConsumerClient, make_consumer
+from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.metrics import served
 from dedup_runners.recording.coverage import Coverage
@@ -86,11 +86,13 @@ class Consumption:
                 since_s = time.monotonic()
             if missing is None:
                 before, self.end = self.end, self._ask_end()
-                if self.end == before:
+                if self.end != before:
+                    continue
+                missing = self._behind()
+                if missing is None:
                     self._prove_holes()
                     self.undelivered = tuple(self._read_again())
                     return self._unproven()
-                continue
             if self._stopped:
                 return f"stopped before the end: {missing}"
             if time.monotonic() > deadline:
@@ -121,8 +123,10 @@ class Consumption:
 
     def _read(self) -> None:
         rows = self.client.read(READ_S)
-        if rows is None:
-            return
+        if rows is not None:
+            self._take(rows)
+
+    def _take(self, rows: Rows) -> None:
         count = len(rows.values)
         arrivals = np.arange(self.received, self.received + count, dtype=np.int64)
         self._recorder.write("received", (arrivals, *rows.columns()))
@@ -152,6 +156,15 @@ class Consumption:
         ends, found = audits.words(self._transacted, self._ask_end, self._coverage.holes)
         self.end = self.end if ends is None else ends
         return found
+
+    def _behind(self) -> str | None:
+        """With transactions: read what brokers give behind the end. None if they have offered all, and gave nothing."""
+        if self._transacted is None:
+            return None
+        held_back, found = self._transacted.behind(self.end, self.client)
+        for rows in found:
+            self._take(rows)
+        return "messages came behind the end, and more may" if found else held_back
 
     def _prove_holes(self) -> None:
         """With transactions: name the entries that were not read and hold no message, by what is stored there."""

@@ -34,7 +34,7 @@ from dedup_runners.admins import (
     Hole,
     probe_of,
 )
-from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted
+from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted, offered
 from dedup_runners.admins.rest import http_client, listens
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
@@ -152,20 +152,25 @@ class PulsarAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        def ends() -> list[EndPosition]:
-            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
-            return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
-
-        return persistently(ends, ANSWERED_S, f"the ends of {topic}")
+        stats = self._internal(topic, f"the ends of {topic}")
+        return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
 
     def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
         """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
+        stats = self._internal(topic, f"what {subscription} has acknowledged of {topic}")
+        return [mark_deleted(each, subscription) for each in stats]
 
-        def cursors() -> list[tuple[int, int]]:
-            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
-            return [mark_deleted(each, subscription) for each in stats]
+    def offered(self, topic: str, subscription: str) -> list[tuple[int, int] | None]:
+        """Of each partition, up to which (ledger, entry) its owner has sent a subscription what it gives to it."""
+        return [offered(each, subscription) for each in self._internal(topic, f"what {subscription} was offered")]
 
-        return persistently(cursors, ANSWERED_S, f"what {subscription} has acknowledged of {topic}")
+    def _internal(self, topic: str, what: str) -> list[dict[str, Any]]:
+        """The internal statistics of its partitions; `what` is asked for, in words."""
+
+        def ask() -> list[dict[str, Any]]:
+            return [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
+
+        return persistently(ask, ANSWERED_S, what)
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         """Asked of the REST interface entry by entry, and again: who reads them there is the broker, not the client."""

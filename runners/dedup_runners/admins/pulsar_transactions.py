@@ -52,6 +52,11 @@ class Reads(Protocol):
         """The state of a transaction, as its coordinator says it; None if it knows none of that number."""
         ...
 
+    def offered(self, topic: str, subscription: str) -> Sequence[tuple[int, int] | None]:
+        """Which (ledger, entry) of each partition comes next for a subscription; None: it is not known, or not all that
+        lies before it was sent."""
+        ...
+
 
 class Transacted:
     """The entries of one topic, as far as they were asked for: an entry never changes."""
@@ -63,6 +68,18 @@ class Transacted:
     def readable(self, ends: Iterable[EndPosition]) -> tuple[EndPosition, ...]:
         """The ends as a reader can come to them: without what lies last and holds no message."""
         return tuple(end.model_copy(update={"extents": self._trimmed(end)}) for end in ends)
+
+    def held_back(self, ends: Iterable[EndPosition], subscription: str) -> str | None:
+        """What the brokers have not offered to a subscription yet, in words; None: all up to these ends."""
+        offered = self._admin.offered(self._topic, subscription)
+        for end in ends:
+            last, at = max(((ledger, entries - 1) for ledger, entries in end.extents), default=None), None
+            if end.partition < len(offered):
+                at = offered[end.partition]
+            if last is not None and (at is None or at <= last):
+                so_far = "it is not known how much" if at is None else f"only what lies before {at}"
+                return f"partition {end.partition}: of what ends with {last}, {so_far} was offered to the reader"
+        return None
 
     def proven(self, ends: Iterable[EndPosition], unread: Sequence[admins.Hole]) -> Iterator[EndPosition]:
         """The ends, each with how much of it readers may be given, and with what of the `unread` holds no message."""
