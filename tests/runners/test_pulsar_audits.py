@@ -197,6 +197,17 @@ def test_who_loses_the_connection_while_it_is_drained_is_offered_all_again(
     assert (missing, entries) == (None, [0, 1, 2, 4])
 
 
+@pytest.mark.parametrize("last", [Position(6), Position(2, 1)], ids=["a marker", "the last that is dispatched"])
+def test_whatever_entry_a_broker_names_last_a_batch_is_read_to_its_end(
+    last: Position, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before apache/pulsar#22572 the last message id is that of the log, which ends with a marker."""
+    broker = Broker(LOG, [*messages(0, 1), Message(2, 0)], last=last)
+    broker.batches.append([Message(2, 1)])
+    _, entries, missing = audited(broker, tmp_path, monkeypatch, timeout_s=2.0)
+    assert (missing, entries) == (None, [0, 1, 2, 2])
+
+
 CURSOR: Final = {"readPosition": "5:7", "markDeletePosition": "5:-1", "waitingReadOp": True}
 
 

@@ -317,6 +317,7 @@ class Consumer:
                 **{"receiver_queue_size": _queue(config.message_bytes), **settings},
             )
             self._consumers.append(persistently(subscribe, topic, deadline))
+        self._transacted = config.transactions is not None
         self._last = dict.fromkeys(range(config.topic_partitions), (-1, -1, -1))
         self._ended: dict[int, tuple[int, int]] = {}  # where the partitions end that were read to their end
         self._turn = 0
@@ -380,8 +381,10 @@ class Consumer:
 
     def _in_batch(self, partition: int) -> bool:
         """Whether the entry that was read last has messages that were not."""
-        newest = self._consumers[partition].get_last_message_id()
-        return bool(self._last[partition] < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
+        newest, last = self._consumers[partition].get_last_message_id(), self._last[partition]
+        if self._transacted and (newest.ledger_id(), newest.entry_id()) != last[:2]:
+            return False  # older brokers name a marker, or what was aborted: what is left of the entry is drained
+        return bool(last < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
 
     def _rows(self, partition: int, messages: list[Any]) -> Rows:
         payloads = [message.data() for message in messages]
