@@ -4,6 +4,7 @@ Both systems mark the end of a transaction in each partition's log, and give no 
 behind the beginning of an open one. How that is asked for is theirs (admins/transactions.py, pulsar_transactions.py).
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, cast
 
@@ -90,10 +91,12 @@ class OfPulsar:
     def __init__(self, admin: admins.Admin, topic: str) -> None:
         self._found = pulsar_transactions.Transacted(cast(pulsar_transactions.Reads, admin), topic)
         self._readable: tuple[Ends, Ends] = ((), ())
+        self._asked_s = 0.0
 
     def readable(self, ends: Ends) -> Ends:
-        if self._readable[0] != ends:
-            self._readable = (ends, self._found.readable(ends))
+        again = self._found.unsure and time.monotonic() - self._asked_s >= admins.READ_AGAIN_PAUSE_S
+        if again or self._readable[0] != ends:
+            self._readable, self._asked_s = (ends, self._found.readable(ends)), time.monotonic()
         return self._readable[1]
 
     def behind(self, ends: Ends, client: object) -> tuple[str | None, list[Rows]]:

@@ -71,6 +71,14 @@ class Consumption:
 
     def run(self) -> str | None:
         """Read to the end; None if it was reached, else what is missing, in words."""
+        try:
+            return self._to_the_end()
+        except PlatformError as error:
+            if self._transacted is None:
+                raise
+            return f"the end was not reached, for brokers do not tell what was committed: {error}"
+
+    def _to_the_end(self) -> str | None:
         deadline = time.monotonic() + self._config.timeout_s
         self.end = self._ask_end()
         state: tuple[str | None, int] = (None, -1)

@@ -10,6 +10,7 @@ from tests.runners.test_pulsar_transactions import MESSAGE, ONE, TWO, of
 
 from dedup.errors import PlatformError
 from dedup.wire.manifests import EndPosition, Proof
+from dedup_runners import admins
 from dedup_runners.admins import Admin, Hole, ledgers
 from dedup_runners.admins.pulsar_transactions import ABORT, COMMIT
 from dedup_runners.clients import Witnesses, chunk_of
@@ -87,7 +88,7 @@ class Broker:
     def end_positions(self, topic: str) -> list[EndPosition]:
         return [EndPosition(partition=0, extents=((LEDGER, len(self.log)),))]
 
-    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str]:
+    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
         self._answer("metadata")
         return self.log[place[2]]
 
@@ -206,6 +207,59 @@ def test_whatever_entry_a_broker_names_last_a_batch_is_read_to_its_end(
     broker.batches.append([Message(2, 1)])
     _, entries, missing = audited(broker, tmp_path, monkeypatch, timeout_s=2.0)
     assert (missing, entries) == (None, [0, 1, 2, 2])
+
+
+@pytest.mark.parametrize("question", ["read_positions"])
+def test_a_position_that_nobody_tells_costs_no_history(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(LOG, messages(0, 1, 2))
+    broker.fails.add(question)
+    found, entries, missing = audited(broker, tmp_path, monkeypatch)
+    assert (missing, entries, found.end[0].stable) == (None, [0, 1, 2], None)
+    assert len(found.end[0].holes) == 3
+
+
+@pytest.mark.parametrize("question", ["metadata", "offered"])
+def test_other_questions_without_an_answer_are_an_end_that_was_not_reached(
+    question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(LOG, messages(0, 1, 2))
+    broker.fails.add(question)
+    _, _, missing = audited(broker, tmp_path, monkeypatch)
+    assert missing is not None and missing.startswith("the end was not reached, for brokers do not tell what was")
+
+
+def test_an_entry_that_brokers_cannot_read_is_undelivered_and_not_the_end_of_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entry 1 is lost: nobody gives it, nor what its metadata say."""
+
+    class Lost(Broker):
+        def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
+            return None if place[2] == 1 else self.log[place[2]]
+
+        def undeliverable(self, topic: str, hole: Hole) -> str | None:
+            return "nobody has it" if (hole.first, hole.last) == (1, 1) else None
+
+    found, entries, missing = audited(Lost(LOG, messages(0, 2)), tmp_path, monkeypatch)
+    assert (missing, entries) == (None, [0, 2])
+    assert [(each.first, each.last, each.proof) for each in found.undelivered] == [(1, 1, "nobody has it")]
+    assert [(each.first, each.last) for each in found.end[0].holes] == [(3, 3), (4, 5), (6, 6)]
+
+
+def test_a_tail_that_was_not_readable_once_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admins, "READ_AGAIN_PAUSE_S", 0.0)
+
+    class Late(Broker):
+        late_answers = 3
+
+        def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
+            self.late_answers -= 1
+            return None if self.late_answers >= 0 else self.log[place[2]]
+
+    _, entries, missing = audited(Late(LOG, messages(0, 1, 2)), tmp_path, monkeypatch)
+    assert (missing, entries) == (None, [0, 1, 2])
 
 
 CURSOR: Final = {"readPosition": "5:7", "markDeletePosition": "5:-1", "waitingReadOp": True}

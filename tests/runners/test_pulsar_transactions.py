@@ -5,9 +5,10 @@ from typing import Final
 
 import pytest
 
+from dedup.errors import PlatformError
 from dedup.wire.manifests import EndPosition, Hole, Proof
 from dedup_runners import admins, audits
-from dedup_runners.admins.pulsar_transactions import ABORT, COMMIT, Entry, below, entry_of, holes_in
+from dedup_runners.admins.pulsar_transactions import ABORT, COMMIT, Entry, below, entry_of, holes_in, read_position
 
 LEDGER: Final = 5
 ONE, TWO, THREE = 1, 2, 3
@@ -148,6 +149,17 @@ def test_an_end_says_how_much_of_it_readers_may_be_given() -> None:
     admin = Admin(LOG, readable=4)
     (end,) = topic(admin).proven(admin.ends, [], committed=True)
     assert (end.stable, end.entries) == (5, 8)
+
+
+@pytest.mark.parametrize("state", ["Ready", "NoSnapshot"])
+def test_a_read_position_holds_where_the_buffer_has_recovered(state: str) -> None:
+    assert read_position({"state": state, "maxReadPosition": "5:4"}, "t") == (5, 4)
+
+
+@pytest.mark.parametrize("said", [{"state": "Initializing", "maxReadPosition": "5:4"}, {"maxReadPosition": "5:4"}])
+def test_a_read_position_before_that_is_none(said: dict[str, str]) -> None:
+    with pytest.raises(PlatformError, match=str(said.get("state"))):
+        read_position(said, "t")
 
 
 @pytest.mark.parametrize(

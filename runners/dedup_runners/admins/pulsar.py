@@ -35,6 +35,7 @@ from dedup_runners.admins import (
     probe_of,
 )
 from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted, offered
+from dedup_runners.admins.pulsar_transactions import read_position
 from dedup_runners.admins.rest import http_client, listens
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
@@ -222,21 +223,23 @@ class PulsarAdmin(Closing):
         for ledger, entry in places:
             yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
 
-    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str]:
-        """What the metadata of an entry say, as headers; `place`: its partition, ledger and number."""
+    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
+        """What the metadata of an entry say, as headers; None: brokers cannot read it. `place`: partition, ledger, it."""
         partition, ledger, entry = place
         path = f"/admin/v2/{_path(self._parts(topic)[partition])}/ledger/{ledger}/entry/{entry}"
-        return persistently(lambda: self._ask("GET", path).headers, ANSWERED_S, f"entry {ledger}:{entry} of {topic}")
+        said = f"entry {ledger}:{entry} of {topic}"
+        answer = persistently(lambda: self._ask("GET", path, accepted=UNREADABLE), ANSWERED_S, said)
+        return answer.headers if answer.is_success else None
 
     def read_positions(self, topic: str) -> dict[int, tuple[int, int]]:
         """Of each partition, the last (ledger, entry) that its owner gives to readers."""
         base = "/admin/v3/transactions/transactionBufferStats/"
-        found = {}
-        for number, part in enumerate(self._parts(topic)):
-            said = self._ask("GET", base + part.split("://", 1)[1]).json()["maxReadPosition"]
-            ledger, entry = map(int, said.split(":"))
-            found[number] = ledger, entry
-        return found
+
+        def ask() -> dict[int, tuple[int, int]]:
+            paths = [base + part.split("://", 1)[1] for part in self._parts(topic)]
+            return {number: read_position(self._ask("GET", path).json(), path) for number, path in enumerate(paths)}
+
+        return persistently(ask, ANSWERED_S, f"the maximal read positions of {topic}")
 
     def known_of(self, transaction: tuple[int, int]) -> str | None:
         """The state of a transaction, as its coordinator says it; None if it does not know it."""

@@ -13,8 +13,10 @@ Source: PulsarApi.proto (MarkerType), TopicTransactionBuffer.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple, Protocol
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol
 
+from dedup.errors import PlatformError
 from dedup.wire.manifests import EndPosition, Hole, Proof
 from dedup_runners import admins
 
@@ -37,11 +39,17 @@ class Entry(NamedTuple):
     """The type of marker that it is; None: it is none."""
 
 
+UNKNOWN: Final = Entry()
+"""An entry that brokers could not read: it may hold a message, and it may be asked for again."""
+SETTLED: Final = ("Ready", "NoSnapshot")
+"""The states of a transaction buffer that has recovered: it knows how far readers may go."""
+
+
 class Reads(Protocol):
     """An admin that gives the metadata of entries, and maximal read positions."""
 
-    def metadata(self, topic: str, place: Place) -> Mapping[str, str]:
-        """The metadata of an entry, as the headers of the REST interface have them."""
+    def metadata(self, topic: str, place: Place) -> Mapping[str, str] | None:
+        """The metadata of an entry, as the headers of the REST interface have them; None: brokers cannot read it."""
         ...
 
     def read_positions(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -64,9 +72,12 @@ class Transacted:
     def __init__(self, admin: Reads, topic: str) -> None:
         self._admin, self._topic = admin, topic
         self._entries: dict[Place, Entry] = {}
+        self.unsure = False
+        """Whether an entry that brokers could not read keeps an end from being trimmed further."""
 
     def readable(self, ends: Iterable[EndPosition]) -> tuple[EndPosition, ...]:
         """The ends as a reader can come to them: without what lies last and holds no message."""
+        self.unsure = False
         return tuple(end.model_copy(update={"extents": self._trimmed(end)}) for end in ends)
 
     def held_back(self, ends: Iterable[EndPosition], subscription: str) -> str | None:
@@ -83,7 +94,9 @@ class Transacted:
 
     def proven(self, ends: Iterable[EndPosition], unread: Sequence[admins.Hole]) -> Iterator[EndPosition]:
         """The ends, each with how much of it readers may be given, and with what of the `unread` holds no message."""
-        readable = self._admin.read_positions(self._topic)
+        readable = dict[int, tuple[int, int]]()
+        with suppress(PlatformError):  # what nobody tells is not known; every entry proves itself
+            readable = self._admin.read_positions(self._topic)
         places = [(hole.partition, hole.ledger, entry) for hole in unread for entry in range(hole.first, hole.last + 1)]
         with ThreadPoolExecutor(AT_ONCE) as pool:
             entries = list(pool.map(self._entry, places))
@@ -112,6 +125,7 @@ class Transacted:
             ledger, entries = left.pop()
             while entries:
                 entry = self._entry((end.partition, ledger, entries - 1))
+                self.unsure |= entry is UNKNOWN
                 if entry.marker == ABORT:
                     aborted.add(entry.transaction)
                 elif entry.marker is None and (entry.transaction is None or entry.transaction not in aborted):
@@ -120,9 +134,11 @@ class Transacted:
         return ()
 
     def _entry(self, place: Place) -> Entry:
-        if (known := self._entries.get(place)) is None:
-            known = self._entries[place] = entry_of(self._admin.metadata(self._topic, place))
-        return known
+        if (known := self._entries.get(place)) is not None:
+            return known
+        if (said := self._admin.metadata(self._topic, place)) is None:
+            return UNKNOWN
+        return self._entries.setdefault(place, entry_of(said))
 
 
 def entry_of(said: Mapping[str, str]) -> Entry:
@@ -156,6 +172,19 @@ def holes_in(unread: Mapping[tuple[int, int], Entry]) -> Iterator[Hole]:
             last = Hole(ledger=ledger, first=number, last=number, proof=proof)
     if last is not None:
         yield last
+
+
+def read_position(said: Mapping[str, Any], where: str) -> tuple[int, int]:
+    """The (ledger, entry) up to which readers of a topic are given it; PlatformError while its owner recovers it."""
+    if said.get("state") in SETTLED:
+        ledger, entry = map(int, said["maxReadPosition"].split(":"))
+        return ledger, entry
+    raise PlatformError(
+        where=where,
+        got=f"state {said.get('state')}",
+        rule=f"its maximal read position holds in the states {' and '.join(SETTLED)}",
+        todo="ask again; if it stays so, look into the log of the topic's owner",
+    )
 
 
 def below(end: EndPosition, position: tuple[int, int] | None) -> int | None:
