@@ -92,10 +92,15 @@ def test_what_may_be_a_message_is_no_hole(log: list[dict[str, str]], of_range: t
     assert holes(Admin(log), of_range) == []
 
 
-def test_the_first_marker_of_a_transaction_counts() -> None:
+@pytest.mark.parametrize("first", [COMMIT, ABORT])
+@pytest.mark.parametrize("second", [COMMIT, ABORT])
+def test_the_first_marker_of_a_transaction_counts(first: int, second: int) -> None:
     """A commit that is repeated after an abort makes nothing of it appear, and the reverse."""
-    log = [of(ONE), of(ONE, COMMIT), of(ONE, ABORT)]
-    assert holes(Admin(log), (0, 2)) == [(1, 2, Proof.MARKER)]
+    log = [of(ONE), of(ONE, first), of(ONE, second)]
+    aborted = [(0, 0, Proof.ABORTED)] if first == ABORT else []
+    assert holes(Admin(log), (0, 2)) == [*aborted, (1, 2, Proof.MARKER)]
+    (end,) = topic(Admin(log)).readable(Admin(log).ends)
+    assert (end.entries == 0) is bool(aborted), "what a reader waits for is what is no hole"
 
 
 def test_another_marker_is_no_hole() -> None:
@@ -120,6 +125,10 @@ def test_holes_of_two_ledgers_are_two() -> None:
         ([*LOG, of(THREE)], 9),
         ([*LOG, MESSAGE], 9),
         ([of(ONE, ABORT), of(TWO, COMMIT)], 0),
+        ([of(ONE), of(ONE, COMMIT), of(ONE, ABORT)], 1),
+        ([of(ONE), of(ONE, ABORT), of(ONE, COMMIT)], 0),
+        ([of(ONE), of(ONE, ABORT), of(ONE, ABORT)], 0),
+        ([of(ONE), of(TWO), of(ONE, COMMIT), of(TWO, ABORT), of(ONE, ABORT)], 1),
     ],
     ids=[
         "aborted",
@@ -128,6 +137,10 @@ def test_holes_of_two_ledgers_are_two() -> None:
         "stored after its abort: not known to be no message",
         "a message",
         "nothing else",
+        "committed first",
+        "aborted first",
+        "aborted twice",
+        "committed first, beside another one",
     ],
 )
 def test_a_reader_comes_to_the_last_entry_that_may_hold_a_message(log: list[dict[str, str]], entries: int) -> None:

@@ -128,6 +128,8 @@ class Transacted:
                 self.unsure |= entry is UNKNOWN
                 if entry.marker == ABORT:
                     aborted.add(entry.transaction)
+                elif entry.marker == COMMIT:
+                    aborted.discard(entry.transaction)  # the first marker counts, as in holes_in
                 elif entry.marker is None and (entry.transaction is None or entry.transaction not in aborted):
                     return (*left, (ledger, entries))
                 entries -= 1
