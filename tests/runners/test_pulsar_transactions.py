@@ -8,6 +8,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.wire.manifests import EndPosition, Hole, Proof
 from dedup_runners import admins, audits
+from dedup_runners.admins import pulsar_transactions
 from dedup_runners.admins.pulsar_transactions import ABORT, COMMIT, Entry, below, entry_of, holes_in, read_position
 
 LEDGER: Final = 5
@@ -191,12 +192,27 @@ def test_a_transaction_that_keeps_the_audit_is_named(known: dict[int, str], said
     assert words == f"; partition 0, entry 5:1 is of transaction (0, 1), and {said}"
 
 
-def test_one_that_has_ended_keeps_nobody() -> None:
+@pytest.mark.parametrize("of_range", [(1, 4), (3, 4), (4, 7)], ids=["all of it", "a commit first", "an abort first"])
+def test_one_that_has_ended_keeps_nobody(of_range: tuple[int, int]) -> None:
+    """Nothing was looked at before: the first entry that was not read is mostly a marker."""
     admin = Admin(LOG)
     found = topic(admin)
-    found.proven(admin.ends, unread((1, 4)), committed=True)
-    assert audits.words(found, lambda: admin.ends, lambda _: unread((1, 4)))[1] == ""
+    assert audits.words(found, lambda: admin.ends, lambda _: unread(of_range))[1] == ""
     assert not found.overdue(), "how long one may be open is not judged in Pulsar"
+
+
+def test_behind_markers_the_one_that_is_open_is_named() -> None:
+    admin = Admin([*LOG, of(ONE + 3), MESSAGE])
+    _, words = audits.words(topic(admin), lambda: admin.ends, lambda _: unread((3, 4), (6, 9)))
+    assert words == "; partition 0, entry 5:8 is of transaction (0, 4), and its coordinator does not know it"
+
+
+def test_that_not_all_was_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulsar_transactions, "LOOKED_AT", 2)
+    admin = Admin(LOG)
+    assert audits.words(topic(admin), lambda: admin.ends, lambda _: unread((3, 4)))[1] == ""
+    _, words = audits.words(topic(admin), lambda: admin.ends, lambda _: unread((3, 4), (6, 7)))
+    assert words == "; of what was not read only the first 2 entries were looked at"
 
 
 def test_headers_of_an_entry_without_a_transaction() -> None:

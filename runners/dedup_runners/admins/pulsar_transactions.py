@@ -14,6 +14,7 @@ Source: PulsarApi.proto (MarkerType), TopicTransactionBuffer.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
 from dedup.errors import PlatformError
@@ -22,6 +23,8 @@ from dedup_runners import admins
 
 COMMIT, ABORT = 21, 22
 AT_ONCE: Final = 8
+LOOKED_AT: Final = 1_000
+"""So many entries are looked at for the transactions that are open."""
 NAMED: Final = 3
 """Open transactions that are named."""
 
@@ -98,26 +101,35 @@ class Transacted:
         with suppress(PlatformError):  # what nobody tells is not known; every entry proves itself
             readable = self._admin.read_positions(self._topic)
         places = [(hole.partition, hole.ledger, entry) for hole in unread for entry in range(hole.first, hole.last + 1)]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            entries = list(pool.map(self._entry, places))
+        entries = self._all(places)
         for end in ends:
-            own = {place[1:]: entry for place, entry in zip(places, entries, strict=True) if place[0] == end.partition}
+            own = {place[1:]: entry for place, entry in entries.items() if place[0] == end.partition}
             yield end.model_copy(
                 update={"holes": tuple(holes_in(own)), "stable": below(end, readable.get(end.partition))}
             )
 
     def open(self, ends: Iterable[EndPosition], unread: Iterable[admins.Hole]) -> list[str]:
-        """Of the first entries that were not read, the transactions that have no marker yet, in words."""
+        """Of the entries that were not read, the transactions that have no marker in their partition yet, in words."""
+        left = ((hole.partition, hole.ledger, entry) for hole in unread for entry in range(hole.first, hole.last + 1))
+        looked_at = self._all(list(islice(left, LOOKED_AT)))
+        cut = next(left, None) is not None
+        ended = {(place[0], entry.transaction) for place, entry in self._entries.items() if entry.marker is not None}
         found: dict[Transaction, str] = {}
-        ended = {entry.transaction for entry in self._entries.values() if entry.marker is not None}
-        for hole in unread:
-            entry = self._entry((hole.partition, hole.ledger, hole.first))
-            if entry.transaction is not None and entry.transaction not in ended and len(found) < NAMED:
-                state = self._admin.known_of(entry.transaction)
-                told = f"its coordinator says {state}" if state is not None else "its coordinator does not know it"
-                where = f"partition {hole.partition}, entry {hole.ledger}:{hole.first}"
-                found[entry.transaction] = f"{where} is of transaction {entry.transaction}, and {told}"
-        return list(found.values())
+        for (partition, ledger, number), entry in looked_at.items():
+            whose = entry.transaction
+            if entry.marker is not None or whose is None or (partition, whose) in ended or whose in found:
+                continue
+            if len(found) == NAMED:
+                break
+            state = self._admin.known_of(whose)
+            told = f"its coordinator says {state}" if state is not None else "its coordinator does not know it"
+            found[whose] = f"partition {partition}, entry {ledger}:{number} is of transaction {whose}, and {told}"
+        more = [f"of what was not read only the first {LOOKED_AT:,} entries were looked at"] if cut else []
+        return [*found.values(), *more]
+
+    def _all(self, places: Sequence[Place]) -> dict[Place, Entry]:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return dict(zip(places, pool.map(self._entry, places), strict=True))
 
     def _trimmed(self, end: EndPosition) -> tuple[tuple[int, int], ...]:
         aborted, left = set[Transaction | None](), list(end.extents)
