@@ -238,11 +238,15 @@ class Transactions(WorkloadKind):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
 
     def _unlike_markers(self, manifest: Manifest) -> Iterator[str]:
-        """Pulsar's topics show whether transactions were committed there."""
+        """Pulsar's topics show how many transactions were ended there: each leaves a marker in a partition or more."""
         told, consumer = manifest.producer.transactions, manifest.consumer
-        marked = any(hole.proof is Proof.MARKER for end in consumer.end for hole in end.holes)
-        if told is not None and told.committed and consumer.reached_end and marked is not self.by_brokers:
-            yield f"its topic has {'markers' if marked else 'no marker'} of transactions, planned: send {self.send}"
+        if told is None or not consumer.reached_end:
+            return
+        holes = (hole for end in consumer.end for hole in end.holes if hole.proof is Proof.MARKER)
+        marked = sum(hole.last - hole.first + 1 for hole in holes)
+        if marked < told.committed if self.by_brokers else marked > 0:
+            committed = f", and {told.committed:,} were committed" if self.by_brokers else ""
+            yield f"its topic has {marked:,} marker(s) of transactions{committed}, planned: send {self.send}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         told = manifest.producer.transactions
