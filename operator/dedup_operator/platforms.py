@@ -394,13 +394,21 @@ def _check_client(system: System) -> None:
 
 
 def _check_services(spec: Spec) -> None:
-    """PlatformError if an application is a service: no chart has its database."""
+    """PlatformError if no chart has what the workload needs: a service's database, Pulsar's transactions."""
     if spec.served:
         raise PlatformError(
             where="spec.workload.consumer.service",
             got=", ".join(sorted(spec.served)),
             rule="only `dedup run` starts the database and the change data capture that a service needs",
             todo="take it out, or use `dedup run` on one machine",
+        )
+    deployed = [system.name for system in spec.systems if system.protocol == "pulsar" and system.existing is None]
+    if spec.workload.coordinated and deployed:
+        raise PlatformError(
+            where="spec.workload",
+            got=f"transactions, and system {deployed[0]}, a Pulsar",
+            rule="the chart of a Pulsar starts no transaction coordinator",
+            todo="use `dedup run` on one machine, or test the Kafka by itself",
         )
 
 

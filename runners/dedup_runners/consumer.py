@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -25,15 +25,14 @@ from dedup.history.histories import version_of
 from dedup.wire.clients import Metric
 from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Segment, Undelivered
 from dedup.workloads.transactions import Isolation
-from dedup_runners import admins, programs
+from dedup_runners import admins, audits, programs
 from dedup_runners.admins import transactions
-from dedup_runners.clients import ConsumerClient, make_consumer
+from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.metrics import served
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.journals import Observer, save_report, usage
 from dedup_runners.recording.recorders import Columns, Recorder
-from dedup_runners.watches import Watch
 
 READ_S: Final = 0.2
 MAX_PROBLEMS: Final = 10
@@ -63,33 +62,45 @@ class Consumption:
         self._config, self._admin, self._recorder = config, admin, recorder
         self.undelivered: tuple[Undelivered, ...] = ()
         self._coverage = Coverage()
-        self._watch = Watch(lambda: cast(transactions.Describes, admin).open_transactions(config.topic))
+        self._transacted = None
+        if config.transactions is not None:
+            self._transacted = audits.OF[config.endpoints.system](admin, config.topic)
         self._passed: list[tuple[int, Place, Place]] = []
         self._stopped = False
         self._stop_application: Callable[[], None] = lambda: None
 
     def run(self) -> str | None:
         """Read to the end; None if it was reached, else what is missing, in words."""
+        try:
+            return self._to_the_end()
+        except PlatformError as error:
+            if self._transacted is None:
+                raise
+            return f"the end was not reached, for brokers do not tell what was committed: {error}"
+
+    def _to_the_end(self) -> str | None:
         deadline = time.monotonic() + self._config.timeout_s
         self.end = self._ask_end()
         state: tuple[str | None, int] = (None, -1)
         since_s = time.monotonic()
         while True:
-            missing = self.client.missing(self.end)
+            missing = self.client.missing(self._readable())
             if (now := (missing, self.received)) != state:
                 state, since_s = now, time.monotonic()
             elif time.monotonic() - since_s > STANDS_STILL_S:
                 self._pass_over()
-                if (hanging := self._watched()) and self._watch.overdue():
+                if (hanging := self._watched()) and self._transacted is not None and self._transacted.overdue():
                     return f"the end cannot be reached: {missing}{hanging}"
                 since_s = time.monotonic()
             if missing is None:
                 before, self.end = self.end, self._ask_end()
-                if self.end == before:
+                if self.end != before:
+                    continue
+                missing = self._behind()
+                if missing is None:
                     self._prove_holes()
                     self.undelivered = tuple(self._read_again())
                     return self._unproven()
-                continue
             if self._stopped:
                 return f"stopped before the end: {missing}"
             if time.monotonic() > deadline:
@@ -120,8 +131,10 @@ class Consumption:
 
     def _read(self) -> None:
         rows = self.client.read(READ_S)
-        if rows is None:
-            return
+        if rows is not None:
+            self._take(rows)
+
+    def _take(self, rows: Rows) -> None:
         count = len(rows.values)
         arrivals = np.arange(self.received, self.received + count, dtype=np.int64)
         self._recorder.write("received", (arrivals, *rows.columns()))
@@ -140,27 +153,33 @@ class Consumption:
         except PlatformError:
             return  # what cannot be asked again is waited for
 
+    def _readable(self) -> tuple[EndPosition, ...]:
+        """Where the client comes to its end: with transactions, something that holds no message may lie behind it."""
+        return self.end if self._transacted is None else self._transacted.readable(self.end)
+
     def _watched(self) -> str:
         """Which transactions keep the end from being read, in words; the ends then name them, too."""
-        if self._config.transactions is None:
+        if self._transacted is None:
             return ""
-        admin = cast(transactions.Reads, self._admin)
-        try:
-            end, stable = self._ask_end(), admin.stable_offsets(self._config.topic)
-            self._watch.look()
-            self.end = self._watch.named(end, stable)
-        except PlatformError as error:
-            return f"; which transactions are open is not known: {error}"
-        return "".join(f"; {each}" for each in self._watch.words()[:MAX_HOLES])
+        ends, found = audits.words(self._transacted, self._ask_end, self._coverage.holes)
+        self.end = self.end if ends is None else ends
+        return found
+
+    def _behind(self) -> str | None:
+        """With transactions: read what brokers give behind the end. None if they have offered all, and gave nothing."""
+        if self._transacted is None:
+            return None
+        held_back, found = self._transacted.behind(self.end, self.client)
+        for rows in found:
+            self._take(rows)
+        return "messages came behind the end, and more may" if found else held_back
 
     def _prove_holes(self) -> None:
         """With transactions: name the entries that were not read and hold no message, by what is stored there."""
-        if self._config.transactions is None:
+        if self._transacted is None or self._config.transactions is None:
             return
         committed = self._config.transactions.read is Isolation.COMMITTED
-        unread = self._coverage.holes(self.end)
-        admin = cast(transactions.Reads, self._admin)
-        self.end = tuple(transactions.proven(admin, self._config.topic, self.end, unread, committed=committed))
+        self.end = self._transacted.proven(self.end, self._coverage.holes(self.end), committed=committed)
 
     def _read_again(self) -> Iterator[Undelivered]:
         """What a second client cannot get either of what lies below the end and was not delivered."""

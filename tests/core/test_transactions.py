@@ -10,7 +10,7 @@ from dedup.experiment.spec import Expectation
 from dedup.judgement.conditions import Result, Side
 from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
-from dedup.wire.manifests import OpenTransaction, Session, Transactions
+from dedup.wire.manifests import Hole, OpenTransaction, Proof, Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED
 from dedup.workloads.registry import leave_defaults_out, leave_unset_out
 
@@ -41,7 +41,7 @@ def test_a_reader_of_what_is_not_committed_is_the_control() -> None:
         ({}, [variant()], "variants[0].expect: got CommittedOnce; nothing is committed without transactions"),
         (SOME, [variant(expect="ExactlyOnce")], "write one of CommittedOnce, Duplicates, None"),
         (SOME, [variant() | UNCOMMITTED], "let workload.transactions.read be Committed in this variant"),
-        (SOME, [variant(deduplication="Disabled")], "a transactional producer is idempotent"),
+        (SOME, [variant(deduplication="Disabled")], "what is promised of transactions takes deduplication"),
         ({"transactions": {"size": MESSAGES}}, [variant()], "that makes 1 transaction(s); it takes 2"),
         ({"transactions": {"size": 100, "abort": {"every": 11}}}, [variant()], "that makes 10 transaction(s)"),
         (
@@ -63,8 +63,40 @@ def test_what_cannot_be_is_refused(workload: dict[str, Any], variants: list[dict
     assert said in refused(workload, *variants, systems=KAFKA)
 
 
-def test_only_kafkas_transactions_are_known() -> None:
-    assert "only Kafka's transactions are known here" in refused(SOME, variant())
+OUTSIDE: Final = {"workload": {"transactions": {"send": "Outside"}}}
+JAVA: Final = [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]
+
+
+def test_in_pulsar_the_control_sends_in_no_transaction() -> None:
+    made = asked(SOME, variant("control", "Duplicates", **OUTSIDE), variant(), systems=JAVA)
+    control, treatment = (made.spec.workload.of(each) for each in made.spec.variants)
+    assert control is not None and treatment is not None
+    assert (control.by_brokers, treatment.by_brokers) == (False, True)  # type: ignore[attr-defined]
+    assert control.aim.subject.count == "aborted_read"
+
+
+@pytest.mark.parametrize(
+    ("workload", "more", "systems", "said"),
+    [
+        (SOME, {}, None, "of Pulsar's clients only pulsar-java sends in transactions"),
+        (SOME, UNCOMMITTED | {"expect": "None"}, JAVA, "no consumer of Pulsar is given what was aborted"),
+        (ZOMBIES, {}, JAVA, "Pulsar's transactions have no id that outlives an instance"),
+        (SOME, OUTSIDE | {"expect": "None"}, KAFKA, "Kafka's control reads what is not committed"),
+        (SOME, OUTSIDE, JAVA, "let workload.transactions.send be InTransaction in this variant"),
+    ],
+)
+def test_what_a_system_does_not_have_is_refused(
+    workload: dict[str, Any], more: dict[str, Any], systems: list[dict[str, Any]] | None, said: str
+) -> None:
+    """The Pulsar of both systems, None, has its default client."""
+    assert said in refused(workload, variant(**more), **({} if systems is None else {"systems": systems}))
+
+
+def test_brokers_coordinate_transactions_only_where_some_are() -> None:
+    assert asked(SOME, variant(), systems=JAVA).spec.workload.coordinated
+    assert not asked({}, variant(expect="ExactlyOnce"), systems=JAVA).spec.workload.coordinated
+    application = {"consumer": {"at": {"message": 10}, "end": "Kill", "output": "Transactions"}}
+    assert asked(application, variant(expect="ExactlyOnce"), systems=KAFKA).spec.workload.coordinated
 
 
 @pytest.mark.parametrize("client", [{"library": "franz-go"}, {"library": "confluent-kafka", "version": "2.16.1"}])
@@ -158,6 +190,44 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
     verdict = judged()
     assert verdict.verdict is Verdict.PASS, verdict.reasons
     assert "read although their transaction was not committed" in verdict.reasons[0].text
+
+
+def of_pulsar(*, marked: int) -> Evidence:
+    """A run on Pulsar, whose audit has nothing to ask for; its partition has so many markers."""
+    found = shown(isolation="")
+    assert found.manifest is not None
+    ((_, last),) = extents = ((0, MESSAGES + marked),)
+    holes = (Hole(ledger=0, first=MESSAGES, last=last - 1, proof=Proof.MARKER),) if marked else ()
+    ends = tuple(each.model_copy(update={"holes": holes, "extents": extents}) for each in found.manifest.consumer.end)
+    consumer = found.manifest.consumer.model_copy(update={"effective_config": {}, "end": ends})
+    return found.model_copy(
+        update={"manifest": found.manifest.model_copy(update={"kind": "pulsar", "consumer": consumer})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("outside", "marked", "well"),
+    [
+        (False, TOLD.committed, True),
+        (False, TOLD.number, True),
+        (False, TOLD.committed - 1, False),
+        (False, 1, False),
+        (False, 0, False),
+        (True, 0, True),
+        (True, 1, False),
+    ],
+)
+def test_markers_in_pulsars_topic_show_whether_it_was_in_transactions(outside: bool, marked: int, well: bool) -> None:
+    """That its readers ask for what was committed goes without saying. Of one partition each commit has a marker."""
+    asked_for = {"transactions": {**SOME["transactions"], **({"send": "Outside"} if outside else {})}}
+    expect = "None" if outside else "CommittedOnce"
+    made = asked(asked_for, variant(expect=expect), systems=JAVA)
+    workload = made.spec.workload.of(made.spec.variants[0])
+    told = of_pulsar(marked=marked).manifest
+    assert workload is not None and told is not None
+    found = list(workload.broken(told))
+    assert (found == []) is well, found
+    assert found == [] or f"planned: send {'Outside' if outside else 'InTransaction'}" in found[0]
 
 
 @pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "hanging_transaction"])
@@ -323,12 +393,12 @@ def test_the_transactions_of_zombies_count_for_the_limit() -> None:
 
 def test_a_digest_leaves_out_that_there_are_no_zombies() -> None:
     """So experiments of before keep theirs; one that has them has another."""
-    none = {"transactions": {"size": 100, "zombie": None}}
+    none = {"transactions": {"size": 100, "zombie": None, "send": "InTransaction"}}
     leave_defaults_out(none)
     assert none == {"transactions": {"size": 100}}
-    unchanged = {"transactions": {"read": "Committed", "zombie": None}}
+    unchanged = {"transactions": {"read": "Committed", "zombie": None, "send": None}}
     leave_unset_out(unchanged)
     assert unchanged == {"transactions": {"read": "Committed"}}
-    some = {"transactions": {"size": 100, "zombie": {"every": 5}}}
+    some = {"transactions": {"size": 100, "zombie": {"every": 5}, "send": "InTransaction"}}
     leave_defaults_out(some)
     assert some["transactions"]["zombie"] == {"every": 5}

@@ -350,6 +350,16 @@ def test_a_file_without_aborted_transactions_or_with_zombies_is_refused() -> Non
         of_file(changed(abort={"every": 2}, zombie={"every": 3}), "t", Shape())
 
 
+def test_pulsars_transactions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever clients are explored: its control and its requests are others than Kafka's."""
+    monkeypatch.setitem(grounds.EXPLORED, "pulsar-java", grounds.EXPLORED["pulsar-client"])  # type: ignore[index]
+    pulsars = load(EXAMPLE.parents[1] / "workloads" / "pulsar-transactions.yaml")
+    with pytest.raises(SpecificationError, match="no transactions of Pulsar are explored"):
+        of_file(pulsars, "t", Shape())
+    kafkas, _ = of_file(changed(abort={"every": 2}), "t", Shape())
+    assert kafkas.spec.workload.in_transactions
+
+
 def test_a_file_with_transactions_has_a_control_that_reads_all() -> None:
     experiment, _ = of_file(changed(abort={"every": 2}), "t", Shape(10, None, 1))
     assert experiment.spec.workload.given is not None and experiment.spec.workload.messages == 10

@@ -49,6 +49,11 @@ SERVES: Final = (
         },
     },
 )
+TRANSACTING: Final = (
+    ("spec/systems", [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]),
+    ("spec/workload", {"messages": 1000, "inFlight": 1000, "transactions": {"size": 100}}),
+    ("spec/variants", [{"name": "committed", "deduplication": "Enabled", "expect": "CommittedOnce"}]),
+)
 OWN_PROGRAM: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "client": {"command": ["./mine"]}}])
 OTHER: Final = "any other words"
 SNAPSHOT: Final = snapshot_name(Owner(NAMESPACE, "e", "6f1c"))
@@ -278,6 +283,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.faults: got …, a partition by NetFilter", no_privilege),
     ("system …: client.library: got …, a program", lambda: looked(allowed(by_program()))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
+    ("spec.workload: got transactions, …", lambda: looked(applied(*TRANSACTING))),
     ("spec.workload.consumer.service: got …", lambda: looked(applied(SERVES))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),

@@ -235,3 +235,33 @@ def test_what_a_subscription_has_acknowledged_is_its_own_cursors_position() -> N
     stats = {"cursors": {"mine": {"markDeletePosition": "17:99"}, "other": {"markDeletePosition": "17:-1"}}}
     assert mark_deleted(stats, "mine") == (17, 99)
     assert mark_deleted(stats, "other") == (17, -1)
+
+
+class Answering(Brokers):
+    """Brokers that answer these, in turns, and then what is well."""
+
+    def __init__(self, *answers: httpx.Response) -> None:
+        super().__init__("no answer")
+        self.answers = list(answers)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/partitions"):
+            return super().answer(request)
+        if self.answers:
+            return self.answers.pop(0)
+        return httpx.Response(200, json={"state": "Ready", "maxReadPosition": "5:8"}, headers={"X-Pulsar-name": "p"})
+
+
+def test_a_read_position_is_asked_for_until_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two brokers that have no answer, an owner that is gone, and a buffer that has not recovered."""
+    recovering = httpx.Response(200, json={"state": "Initializing", "maxReadPosition": "5:0"})
+    found = Answering(httpx.Response(503), httpx.Response(503), httpx.Response(307), recovering)
+    assert found.admin(monkeypatch).read_positions(TOPIC) == {0: (5, 8)} and not found.answers
+
+
+@pytest.mark.parametrize("status", [404, 412, 500])
+def test_an_entry_that_brokers_cannot_read_has_no_metadata(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = Answering(httpx.Response(status)).admin(monkeypatch)
+    assert admin.metadata(TOPIC, (0, 5, 1)) is None
+    found = admin.metadata(TOPIC, (0, 5, 1))
+    assert found is not None and found["X-Pulsar-name"] == "p"

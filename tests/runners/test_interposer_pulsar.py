@@ -168,6 +168,16 @@ def test_a_ping_of_the_clients_is_answered_and_its_pong_is_not() -> None:
     assert not talk.request(frame("PONG", {}), Doors()).answered
 
 
+@pytest.mark.parametrize("name", ["NEW_TXN", "ADD_PARTITION_TO_TXN", "ADD_SUBSCRIPTION_TO_TXN", "END_TXN"])
+@pytest.mark.parametrize(("fields", "error"), [({}, 0), ({4: 24}, 24)])
+def test_a_coordinator_answers_what_it_is_asked(name: str, fields: Content, error: int) -> None:
+    """24 is TransactionNotFound."""
+    talk = PulsarDialogue()
+    talk.request(frame(name, {1: 5, 2: 3}), Doors())
+    said = talk.reply(frame(f"{name}_RESPONSE", {1: 5, 2: 3, **fields}), Doors())
+    assert (said.api, said.direction, said.error_code) == (name, Direction.REPLY, error)
+
+
 def test_an_unknown_command_passes_as_it_is() -> None:
     command = message({1: 77, 77: message({1: 1})})
     raw = (len(command) + 4).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command

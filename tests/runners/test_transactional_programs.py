@@ -13,7 +13,9 @@ from tests.runners.witnesses import Seen
 from dedup.wire.manifests import Asked, Ended
 from dedup.workloads.kinds import CLOSED, FENCED
 from dedup.workloads.restart import Identity
+from dedup.workloads.transactions import Sending
 from dedup_runners.clients import Outcomes, chunk_of
+from dedup_runners.clients.frames import in_transactions
 from dedup_runners.clients.transactional_programs import TransactionalProgram
 from dedup_runners.configs import ProducerConfig, Program
 from dedup_runners.producer import produce
@@ -157,3 +159,9 @@ def test_a_zombie_whose_program_dies_at_its_commit_was_not_answered(dies: bool, 
     assert report.sessions[0].ended == ("" if dies else CLOSED)
     assert report.complete is not dies
     assert not dies or "exit code 3 before it had finished" in report.problems[0]
+
+
+@pytest.mark.parametrize(("send", "outside"), [(Sending.IN_TRANSACTION, None), (Sending.OUTSIDE, True)])
+def test_a_control_is_told_to_begin_none(send: Sending, outside: bool | None, config: Make) -> None:
+    told = in_transactions(config(send=send))["transactions"]
+    assert (told["id"], told.get("outside")) == ("r1-1", outside)

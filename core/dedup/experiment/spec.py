@@ -278,14 +278,15 @@ class Spec(Part):
 
     def _check_faults_possible(self) -> None:
         """Every system must have the target of each fault, and the experiment must grant what the fault needs."""
+        other = next((system.name for system in self.systems if system.protocol != "kafka"), None)
         lacking = {
-            Need.KAFKA: next((system.name for system in self.systems if system.protocol != "kafka"), None),
+            Need.KAFKA: other,
             Need.PULSAR: next((system.name for system in self.systems if system.protocol != "pulsar"), None),
             Need.BOOKIES: next((system.name for system in self.systems if system.pulsar is None), None),
             Need.OWN_BOOKIES: next((each.name for each in self.systems if each.pulsar and each.existing), None),
             Need.POLICIES: next((each.name for each in self.systems if each.deploy is not None), None),
             Need.PRIVILEGE: None if self.allow_privileged_faults else "",
-            Need.TRANSACTIONS: None if self.workload.in_transactions else "",
+            Need.TRANSACTIONS: other if self.workload.in_transactions else "",
             Need.PROCESSES: None,  # where it will run, no file says
         }
         kinds = [each.kind for _, each in self.written_faults]

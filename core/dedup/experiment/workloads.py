@@ -89,6 +89,11 @@ class _Workload(Part):
         kinds = [self.of(variant) for variant in variants]
         return {kind.service.pattern for kind in kinds if isinstance(kind, Consumer) and kind.service is not None}
 
+    @property
+    def coordinated(self) -> bool:
+        """Whether brokers coordinate transactions: the producer's, or those of an application."""
+        return self.in_transactions or (isinstance(self.given, Consumer) and self.given.writes)
+
     def of(self, variant: Variant) -> WorkloadKind | None:
         """The kind with what the variant changes of it."""
         return None if self.given is None else changed(self.given, variant.workload)
@@ -161,17 +166,13 @@ def check_promises(workload: Workload, variants: Sequence[Variant]) -> None:
             raise refusal(
                 f"variants[{index}].deduplication",
                 variant.deduplication,
-                "a transactional producer is idempotent",
-                "write Enabled; a control reads what is not committed (workload.transactions.read: Uncommitted)",
+                "what is promised of transactions takes deduplication: Kafka's transactional producer is idempotent",
+                "write Enabled; a control differs in workload.transactions: read (Kafka), or send (Pulsar)",
             )
         own = workload.of(variant)
-        if variant.expect is Expectation.COMMITTED_ONCE and own is not None and not own.reads_committed:
-            raise refusal(
-                f"variants[{index}].expect",
-                variant.expect,
-                "a reader that asks for uncommitted messages is given what was aborted, and no broker is to blame",
-                "let workload.transactions.read be Committed in this variant, or write Duplicates",
-            )
+        if variant.expect is Expectation.COMMITTED_ONCE and own is not None and (why := own.promises_nothing):
+            rule, todo = why
+            raise refusal(f"variants[{index}].expect", variant.expect, rule, f"{todo}, or write Duplicates")
         if variant.expect not in OF_COMMITS:
             raise refusal(
                 f"variants[{index}].expect",

@@ -91,7 +91,7 @@ def choices(key: str) -> tuple[Choice, ...]:
             field="target",
             value=Target.COORDINATOR,
             need=Need.TRANSACTIONS,
-            rule="without transactions nobody coordinates them",
+            rule="without transactions nobody coordinates them, and those of a Pulsar have several coordinators",
             todo="write Leader, or give workload.transactions",
             said="without transactions nobody coordinates them; "
             f"write Leader as {key}.target, or give workload.transactions",

@@ -115,7 +115,12 @@ class EndPosition(Record):
     partition: int = Field(ge=0, lt=1 << 31)
     extents: tuple[tuple[Entries, Entries], ...] = ()
     holes: tuple[Hole, ...] = Field((), description="in order; within the extents, and never at what was read")
-    stable: int | None = Field(None, ge=0, description="Kafka's last stable offset; None: not asked")
+    stable: int | None = Field(
+        None,
+        ge=0,
+        description="up to where no transaction is open: Kafka's last stable offset, or how many entries lie up to "
+        "Pulsar's maximal read position; None: not asked",
+    )
     open: tuple[OpenTransaction, ...] = Field(
         (), description="by their beginnings; asked for only if a reader of committed messages came no further"
     )

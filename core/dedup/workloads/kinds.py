@@ -127,6 +127,11 @@ class WorkloadKind(WorkloadPart):
         """Whether the audit is given committed messages alone, where there are transactions."""
         return True
 
+    @property
+    def promises_nothing(self) -> tuple[str, str] | None:
+        """Where there are transactions: why nothing can be promised of them, and what to do; None if it can."""
+        return None
+
     def unlike(self, given: "WorkloadKind") -> Impossible | None:
         """Why a variant may not change the workload's own kind, `given`, into this one; None if it may."""
         return None

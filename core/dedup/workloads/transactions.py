@@ -1,8 +1,10 @@
-"""`transactions`: the producer sends in Kafka's transactions, some of which it aborts itself.
+"""`transactions`: the producer sends in transactions, some of which it aborts itself.
 
 A transaction is to be seen as a whole or not at all, by readers that ask for what was committed. So the audit reads as
 such a reader does, and what is judged is whether it was given something of a transaction that was not committed, or not
-all of one that was. A reader that does not ask for that is given what was aborted, too: this is the control.
+all of one that was. A reader of Kafka that does not ask for that is given what was aborted, too: this is the control.
+Pulsar gives what was aborted to nobody. There the control sends the same messages outside of transactions: what its
+application takes back stays where it is.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +15,7 @@ from pydantic import Field
 
 from dedup.parts import Part
 from dedup.quantities import Seconds
-from dedup.wire.manifests import Manifest
+from dedup.wire.manifests import Manifest, Proof
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED, Aim, Impossible, Shape, WorkloadKind
 from dedup.workloads.restart import Identity
 from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG
@@ -21,8 +23,10 @@ from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG
 MOST_TRANSACTIONS: Final = 5_000
 """Each is written ahead by itself, and leaves a marker in each of its partitions, which the audit proves one by one."""
 MOST_MARKERS: Final = 50_000
-PROGRAMS: Final = ("kafka-java",)
+PROGRAMS: Final = ("kafka-java", "pulsar-java")
 """The clients that are programs and send in transactions."""
+ISOLATION: Final = "isolation.level"
+"""The setting of Kafka's consumers that says what they ask for. Pulsar's have none."""
 MOST_ZOMBIES: Final = 500
 """Each is a client of its own, that is opened and closed."""
 
@@ -32,6 +36,13 @@ class Isolation(StrEnum):
 
     COMMITTED = "Committed"
     UNCOMMITTED = "Uncommitted"
+
+
+class Sending(StrEnum):
+    """Whether messages are sent in the transactions that they belong to."""
+
+    IN_TRANSACTION = "InTransaction"
+    OUTSIDE = "Outside"
 
 
 class Abort(Part):
@@ -69,14 +80,18 @@ class Transactions(WorkloadKind):
         Isolation.COMMITTED,
         description="Committed: the audit reads what was committed. Uncommitted: what was aborted, too",
     )
+    send: Sending = Field(
+        Sending.IN_TRANSACTION,
+        description="Pulsar: Outside is the control. The same messages are sent in no transaction, and none is begun",
+    )
     timeout_s: Annotated[Seconds, Field(ge=1, le=900)] = Field(
         60.0, alias="timeout", description="after so long without an end, brokers abort a transaction themselves"
     )
 
     key = "transactions"
-    summary = "the producer sends in transactions, and aborts some of them (Kafka)"
-    varies = ("read", "zombie")
-    newer = ("zombie",)
+    summary = "the producer sends in transactions, and aborts some of them"
+    varies = ("read", "zombie", "send")
+    newer = ("zombie", "send")
     subject = ABORTED_READS
     cause = ABORTED_READS.count
     in_transactions = True
@@ -154,13 +169,9 @@ class Transactions(WorkloadKind):
     def impossible_with(
         self, protocol: str, library: str, properties: Mapping[str, str], *, is_program: bool
     ) -> Impossible | None:
-        if protocol != "kafka":
-            return Impossible(
-                "transactions",
-                protocol,
-                "only Kafka's transactions are known here",
-                "test the Kafka by itself, or take transactions out",
-            )
+        wrong = self._impossible_in_pulsar(library) if protocol == "pulsar" else self._impossible_in_kafka()
+        if wrong is not None:
+            return wrong
         if not is_program or library in PROGRAMS:
             return None
         return Impossible(
@@ -170,15 +181,50 @@ class Transactions(WorkloadKind):
             f"name {' or '.join(PROGRAMS)}, or confluent-kafka without a client.version, or take transactions out",
         )
 
+    def _impossible_in_kafka(self) -> Impossible | None:
+        if self.by_brokers:
+            return None
+        rule = "Kafka's control reads what is not committed"
+        return Impossible("transactions.send", self.send, rule, "write read: Uncommitted instead")
+
+    def _impossible_in_pulsar(self, library: str) -> Impossible | None:
+        if library not in PROGRAMS:
+            rule = "of Pulsar's clients only pulsar-java sends in transactions"
+            return Impossible("transactions", library, rule, "write client: {library: pulsar-java}")
+        if not self.reads_committed:
+            rule = "no consumer of Pulsar is given what was aborted"
+            return Impossible("transactions.read", self.read, rule, "let the control have send: Outside instead")
+        if self.zombie is not None:
+            rule = "Pulsar's transactions have no id that outlives an instance, so none can be replaced"
+            return Impossible("transactions.zombie", f"every {self.zombie.every}", rule, "take zombie out")
+        return None
+
     @property
     def reads_committed(self) -> bool:
         return self.read is Isolation.COMMITTED
 
+    @property
+    def by_brokers(self) -> bool:
+        """Whether brokers know of its transactions, and not the application alone."""
+        return self.send is Sending.IN_TRANSACTION
+
+    @property
+    def promises_nothing(self) -> tuple[str, str] | None:
+        if not self.reads_committed:
+            rule = "a reader that asks for uncommitted messages is given what was aborted, and no broker is to blame"
+            return rule, "let workload.transactions.read be Committed in this variant"
+        if not self.by_brokers:
+            rule = "what an application takes back stays if it was sent in no transaction, and no broker is to blame"
+            return rule, "let workload.transactions.send be InTransaction in this variant"
+        return None
+
     def broken(self, manifest: Manifest) -> Iterator[str]:
         if manifest.producer.transactions is None:
             yield "its history has no transactions"
-        found, asked = manifest.consumer.effective_config.get("isolation.level"), f"read_{self.read.lower()}"
-        if found != asked:
+        found, asked = manifest.consumer.effective_config.get(ISOLATION), f"read_{self.read.lower()}"
+        if manifest.kind == "pulsar":
+            yield from self._unlike_markers(manifest)
+        elif found != asked:
             yield f"its audit asked for {found or 'it does not say what'}, planned {asked}"
         for end in manifest.consumer.end if self.reads_committed and manifest.consumer.reached_end else ():
             if end.stable is not None and end.stable < end.entries:
@@ -190,6 +236,17 @@ class Transactions(WorkloadKind):
         )
         if ended[-1:] != [CLOSED] or not all(in_order):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
+
+    def _unlike_markers(self, manifest: Manifest) -> Iterator[str]:
+        """Pulsar's topics show how many transactions were ended there: each leaves a marker in a partition or more."""
+        told, consumer = manifest.producer.transactions, manifest.consumer
+        if told is None or not consumer.reached_end:
+            return
+        holes = (hole for end in consumer.end for hole in end.holes if hole.proof is Proof.MARKER)
+        marked = sum(hole.last - hole.first + 1 for hole in holes)
+        if marked < told.committed if self.by_brokers else marked > 0:
+            committed = f", and {told.committed:,} were committed" if self.by_brokers else ""
+            yield f"its topic has {marked:,} marker(s) of transactions{committed}, planned: send {self.send}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         told = manifest.producer.transactions

@@ -102,6 +102,9 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     """The small experiment that an exploration makes of a file's, and what it left out, in words."""
     spec, notes = experiment.spec, []
     system = spec.systems[0]
+    if system.protocol == "pulsar" and spec.workload.in_transactions and shape.transaction_size != 0:
+        rule = "no transactions of Pulsar are explored"
+        raise _wrong(target, f"workload.transactions of {system.library}", rule, "name a file with Kafka's")
     if len(spec.systems) != 1 or system.library not in EXPLORED:
         kinds = ", ".join(f"{each.name} ({each.kind}, {each.library})" for each in spec.systems)
         raise _wrong(target, kinds, f"explored is {words()}", "name a file with one")

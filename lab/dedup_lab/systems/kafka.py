@@ -41,9 +41,18 @@ FLAGS = (
 TOOL_FLAGS = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
-def start(lab: Lab, *, version: str, proxied: bool, brokers: int = 3, progress: Progress = silent) -> Endpoints:
+def start(
+    lab: Lab,
+    *,
+    version: str,
+    proxied: bool,
+    brokers: int = 3,
+    transactions: bool = False,
+    progress: Progress = silent,
+) -> Endpoints:
     """Start `brokers` nodes of `version` and return once a message went through the clients' path and back.
 
+    Every Kafka coordinates `transactions`, whether they are asked for or not.
     Raises DedupError: no lock for the version, no Java, a broken jar, or a process that ended (quoting its log).
     """
     jvm = Jvm.of("kafka", version, progress)

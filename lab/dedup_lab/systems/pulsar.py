@@ -11,10 +11,14 @@ A broker has two listeners. `internal` is for the other brokers and for the test
 `client` is what clients under test use: it is advertised at its Toxiproxy port when the lab has proxies. The REST
 interface is direct.
 
+Transactions need coordinators, and system topics for what they know. Both take time to start, so they are there only if
+they are asked for. A coordinator is a partition of a topic of its own, and moves as topics do.
+
 Failover: a broker that is killed loses its topics when its ZooKeeper session of 6 s runs out (Pulsar's own default is
 30 s, and 6 s is what the lab gives Kafka); the next lookup then gives the topic a new owner.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from dedup.experiment.endpoints import Broker, Endpoints
@@ -34,6 +38,9 @@ SESSION_TIMEOUT_MS = round(SESSION_S * 1000)
 READY_TIMEOUT_S = 300.0
 STEP_TIMEOUT_S = 180.0
 LISTENER = "client"
+COORDINATORS = 3
+"""Of transactions: each broker can have one. Pulsar's own default is 16, and each has a log that takes time to open."""
+COORDINATORS_OPTION = "--initial-num-transaction-coordinators"
 _OPENED = (
     *("java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc", "java.base/jdk.internal.platform"),
     *("java.management/sun.management", "jdk.management/com.sun.management.internal", "java.base/java.util.zip"),
@@ -57,16 +64,24 @@ BROKER_FLAGS = (*_COMMON, _QUICK, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySi
 
 
 def start(
-    lab: Lab, *, version: str, proxied: bool, brokers: int = 3, bookies: int = 3, progress: Progress = silent
+    lab: Lab,
+    *,
+    version: str,
+    proxied: bool,
+    brokers: int = 3,
+    bookies: int = 3,
+    transactions: bool = False,
+    progress: Progress = silent,
 ) -> Endpoints:
     """Start ZooKeeper, bookies and brokers and return once a message went through the clients' path and back.
 
+    `transactions`: brokers coordinate transactions.
     Raises DedupError: no lock for the version, no Java, a broken jar, or a process that ended (quoting its log).
     """
     jvm = Jvm.of("pulsar", version, progress)
     if proxied:
         toxiproxy.server(progress)
-    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, progress))
+    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, transactions, progress))
 
 
 def _name(id: int) -> str:
@@ -84,7 +99,9 @@ class Node:
         self.advertised = f"{LOOPBACK}:{proxy}" if proxied else f"{self.host}:{self.client}"
 
 
-def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progress: Progress) -> Endpoints:
+def _start(
+    lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, transactions: bool, progress: Progress
+) -> Endpoints:
     port, *ports = free(1 + bookies + 4 * brokers)
     nodes = [
         Node(id + 1, ports[4 * id : 4 * id + 4], proxied, lab.place(_name(id + 1)).address) for id in range(brokers)
@@ -93,7 +110,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
     progress("start Pulsar", 0, steps)
     zookeeper = _zookeeper(lab, jvm, port)
     progress("start Pulsar", 1, steps)
-    _metadata(lab, jvm, zookeeper, nodes[0])
+    _metadata(lab, jvm, zookeeper, nodes[0], {COORDINATORS_OPTION: str(COORDINATORS)} if transactions else {})
     progress("start Pulsar", 2, steps)
     storing = [f"{lab.place(_bookie(number)).address}:{port}" for number, port in enumerate(ports[4 * brokers :], 1)]
     for number, bookie in enumerate(storing, 1):
@@ -102,7 +119,7 @@ def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, progre
         jvm.start(lab, name, BOOKIE_FLAGS, "org.apache.bookkeeper.server.Main", ["--conf", str(path)])
     progress("start Pulsar", 2 + bookies, steps)
     for node in nodes:
-        path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies))
+        path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies, transactions))
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
     proxies = {node.name: (node.proxy, f"{node.host}:{node.client}") for node in nodes if node.proxy}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
@@ -140,13 +157,14 @@ def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> str:
     return f"{host}:{port}"
 
 
-def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node) -> None:
+def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node, more: Mapping[str, str]) -> None:
     arguments = {
         "--cluster": CLUSTER,
         "--metadata-store": f"zk:{zookeeper}",
         "--configuration-metadata-store": f"zk:{zookeeper}",
         "--web-service-url": f"http://{node.host}:{node.web}",
         "--broker-service-url": f"pulsar://{node.host}:{node.internal}",
+        **more,
     }
     flat = [word for pair in arguments.items() for word in pair]
     tool = jvm.start(lab, "pulsar-metadata", TOOL_FLAGS, "org.apache.pulsar.PulsarClusterMetadataSetup", flat)
@@ -185,8 +203,9 @@ def bookie_settings(zookeeper: str, bookie: str, folder: Path) -> dict[str, obje
     }
 
 
-def broker_settings(zookeeper: str, node: Node, bookies: int) -> dict[str, object]:
+def broker_settings(zookeeper: str, node: Node, bookies: int, transactions: bool = False) -> dict[str, object]:
     """One broker's broker.conf."""
+    switched = str(transactions).lower()
     return {
         "clusterName": CLUSTER,
         "metadataStoreUrl": f"zk:{zookeeper}",
@@ -213,11 +232,12 @@ def broker_settings(zookeeper: str, node: Node, bookies: int) -> dict[str, objec
         "defaultRetentionSizeInMB": -1,
         # Brokers before 4.0 do not start where the kernel tells no card's speed; nothing is shed by load here.
         "loadBalancerOverrideBrokerNicSpeedGbps": 10,
-        # Parts that no experiment uses, each with topics, threads or start-up time of its own.
+        # Parts that no experiment uses, each with topics, threads or start-up time of its own; and some that few do.
         "functionsWorkerEnabled": "false",
         "webSocketServiceEnabled": "false",
-        "systemTopicEnabled": "false",
-        "topicLevelPoliciesEnabled": "false",
+        "systemTopicEnabled": switched,
+        "topicLevelPoliciesEnabled": switched,
+        **({"transactionCoordinatorEnabled": switched} if transactions else {}),
         # Memory and threads for three brokers on a small machine.
         "managedLedgerCacheSizeMB": 64,
         "numHttpServerThreads": 8,

@@ -24,8 +24,13 @@ class Product(Protocol):
     PROVISION_S: float
     """About how many seconds its processes take to start and to end, when nothing has to be fetched."""
 
-    def start(self, lab: Lab, *, version: str, proxied: bool, progress: Progress) -> Endpoints:
-        """Start its processes and return once a message went through the clients' path and back."""
+    def start(
+        self, lab: Lab, *, version: str, proxied: bool, transactions: bool = False, progress: Progress
+    ) -> Endpoints:
+        """Start its processes and return once a message went through the clients' path and back.
+
+        `transactions`: brokers must coordinate some.
+        """
         ...
 
 
@@ -71,16 +76,20 @@ class RunningSystem(NamedTuple):
         apart: bool = False,
         disk_bytes: int | None = None,
         served: Collection[Pattern] = (),
+        transactions: bool = False,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
         own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too.
+        `transactions`: whether brokers coordinate some.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
         progress = told_once(system, note)
         try:
-            endpoints = PRODUCTS[system.kind].start(lab, version=system.version, proxied=proxied, progress=progress)
+            endpoints = PRODUCTS[system.kind].start(
+                lab, version=system.version, proxied=proxied, transactions=transactions, progress=progress
+            )
             admin = connect(endpoints)
             warm_up(admin)
             beside = besides.start(lab, endpoints, served, progress) if served else None

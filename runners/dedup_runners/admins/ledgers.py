@@ -38,3 +38,15 @@ def mark_deleted(stats: dict[str, Any], subscription: str) -> tuple[int, int]:
     """Up to which ledger and entry a durable subscription has acknowledged all."""
     ledger, entry = stats["cursors"][subscription]["markDeletePosition"].split(":")
     return int(ledger), int(entry)
+
+
+def offered(stats: dict[str, Any], subscription: str) -> tuple[int, int] | None:
+    """Which (ledger, entry) a broker takes next for a subscription, if what lies before it was sent; None: not known.
+
+    A dispatcher waits for entries to come (`waitingReadOp`) when it has written what it had read to the connection.
+    """
+    cursor = stats["cursors"].get(subscription)
+    if cursor is None or not cursor["waitingReadOp"]:
+        return None
+    ledger, entry = cursor["readPosition"].split(":")
+    return int(ledger), int(entry)

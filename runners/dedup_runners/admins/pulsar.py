@@ -8,7 +8,6 @@ broker that does not own what is asked for redirects to the one that does.
 
 import json
 import os
-import socket
 import time
 import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -35,8 +34,9 @@ from dedup_runners.admins import (
     Hole,
     probe_of,
 )
-from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted
-from dedup_runners.admins.rest import http_client
+from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted, offered
+from dedup_runners.admins.pulsar_transactions import read_position
+from dedup_runners.admins.rest import http_client, listens
 from dedup_runners.closing import Closing
 from dedup_runners.waiting import WaitedTooLong, persistently, until
 
@@ -135,7 +135,7 @@ class PulsarAdmin(Closing):
                 if missing := sorted(expected - active):
                     return f"the broker at {url} says: broker {', '.join(missing)} is not active"
             for bookie in self._endpoints.bookies:
-                if not _listens(bookie.id):
+                if not listens(bookie.id):
                     return f"bookie {bookie.id} does not take connections"
             for part in self._parts(topic) if topic is not None else ():
                 if self._status(part) is None:
@@ -153,20 +153,25 @@ class PulsarAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        def ends() -> list[EndPosition]:
-            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
-            return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
-
-        return persistently(ends, ANSWERED_S, f"the ends of {topic}")
+        stats = self._internal(topic, f"the ends of {topic}")
+        return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
 
     def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
         """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
+        stats = self._internal(topic, f"what {subscription} has acknowledged of {topic}")
+        return [mark_deleted(each, subscription) for each in stats]
 
-        def cursors() -> list[tuple[int, int]]:
-            stats = [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
-            return [mark_deleted(each, subscription) for each in stats]
+    def offered(self, topic: str, subscription: str) -> list[tuple[int, int] | None]:
+        """Of each partition, up to which (ledger, entry) its owner has sent a subscription what it gives to it."""
+        return [offered(each, subscription) for each in self._internal(topic, f"what {subscription} was offered")]
 
-        return persistently(cursors, ANSWERED_S, f"what {subscription} has acknowledged of {topic}")
+    def _internal(self, topic: str, what: str) -> list[dict[str, Any]]:
+        """The internal statistics of its partitions; `what` is asked for, in words."""
+
+        def ask() -> list[dict[str, Any]]:
+            return [self._ask("GET", f"/admin/v2/{_path(part)}/internalStats").json() for part in self._parts(topic)]
+
+        return persistently(ask, ANSWERED_S, what)
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         """Asked of the REST interface entry by entry, and again: who reads them there is the broker, not the client."""
@@ -217,6 +222,30 @@ class PulsarAdmin(Closing):
         base = f"/admin/v2/{_path(self._parts(topic)[partition])}"
         for ledger, entry in places:
             yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
+
+    def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
+        """What the metadata of an entry say, as headers; None: brokers cannot read it. `place`: partition, ledger, it."""
+        partition, ledger, entry = place
+        path = f"/admin/v2/{_path(self._parts(topic)[partition])}/ledger/{ledger}/entry/{entry}"
+        said = f"entry {ledger}:{entry} of {topic}"
+        answer = persistently(lambda: self._ask("GET", path, accepted=UNREADABLE), ANSWERED_S, said)
+        return answer.headers if answer.is_success else None
+
+    def read_positions(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Of each partition, the last (ledger, entry) that its owner gives to readers."""
+        base = "/admin/v3/transactions/transactionBufferStats/"
+
+        def ask() -> dict[int, tuple[int, int]]:
+            paths = [base + part.split("://", 1)[1] for part in self._parts(topic)]
+            return {number: read_position(self._ask("GET", path).json(), path) for number, path in enumerate(paths)}
+
+        return persistently(ask, ANSWERED_S, f"the maximal read positions of {topic}")
+
+    def known_of(self, transaction: tuple[int, int]) -> str | None:
+        """The state of a transaction, as its coordinator says it; None if it does not know it."""
+        most, least = transaction
+        answer = self._ask("GET", f"/admin/v3/transactions/transactionMetadata/{most}/{least}", accepted=(404,))
+        return str(answer.json().get("status")) if answer.is_success else None
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         """Read over REST, entry by entry: it is for short topics."""
@@ -449,16 +478,6 @@ def _probe_failed(got: str) -> PlatformError:
         rule="a message written through the clients' path is read back",
         todo="look into the brokers' logs and whether the proxy still holds a toxic",
     )
-
-
-def _listens(address: str) -> bool:
-    """Whether something takes connections there. That a bookie is *known* says nothing: a dead one is, too."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), HEALTH_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
 
 
 def _path(topic: str) -> str:

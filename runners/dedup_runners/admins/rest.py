@@ -1,5 +1,6 @@
-"""Pulsar's REST interface: how it is spoken to."""
+"""Pulsar's REST interface: how it is spoken to; and whether a bookie, which has none, listens."""
 
+import socket
 from urllib.parse import urlsplit
 
 import httpx
@@ -7,7 +8,7 @@ import httpx
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners import credentials
-from dedup_runners.admins import CALL_TIMEOUT_S
+from dedup_runners.admins import CALL_TIMEOUT_S, HEALTH_TIMEOUT_S
 
 
 def http_client(endpoints: Endpoints, timeout_s: float) -> httpx.Client:
@@ -51,3 +52,13 @@ def client_url(endpoints: Endpoints, topic: str) -> str:
         rule="a broker tells its clients where it listens for them, as serviceUrl speaks",
         todo="check serviceUrl, and the brokers' advertised listeners",
     )
+
+
+def listens(address: str) -> bool:
+    """Whether something takes connections there. That a bookie is *known* says nothing: a dead one is, too."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), HEALTH_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True

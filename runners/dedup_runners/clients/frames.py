@@ -140,7 +140,13 @@ def in_transactions(config: ProducerConfig) -> dict[str, Any]:
     """What a program is told besides that sends in transactions, as one session of the run."""
     assert config.transactions is not None
     timeout_ms = round(config.transactions.timeout_s * 1000)
-    return in_sessions(config) | {"transactions": {"id": config.producer_name, "timeout_ms": timeout_ms}}
+    return in_sessions(config) | {
+        "transactions": {
+            "id": config.producer_name,
+            "timeout_ms": timeout_ms,
+            **({} if config.transactions.by_brokers else {"outside": True}),
+        },
+    }
 
 
 def asked(properties: dict[str, str], deduplication: bool, in_flight: int, *, check: bool = False) -> dict[str, Any]:

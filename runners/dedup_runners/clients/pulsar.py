@@ -53,6 +53,7 @@ LAST_OF_BATCH: Final = (1 << 31) - 1
 QUEUE_BYTES: Final = 64 << 20
 """What a consumer fetches ahead, at most."""
 CLIENT_LOG: Final = "client.log"
+ANSWERED_S: Final = 60.0
 NOWHERE: Final = Endpoints(
     system="pulsar", client_bootstrap="pulsar://127.0.0.1:1", direct_bootstrap="pulsar://127.0.0.1:1", brokers=[]
 )
@@ -311,17 +312,19 @@ class Consumer:
         settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
         self._consumers = []
+        self.subscription = f"reader-of-{config.run_id}"
         for partition in range(config.topic_partitions):
             topic = partition_topic(config.topic, partition, config.topic_partitions)
             subscribe = partial(
                 self._client.subscribe,
                 topic,
-                f"reader-of-{config.run_id}",
+                self.subscription,
                 initial_position=pulsar.InitialPosition.Earliest,
                 batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
                 **{"receiver_queue_size": _queue(config.message_bytes), **settings},
             )
             self._consumers.append(persistently(subscribe, topic, deadline))
+        self._transacted = config.transactions is not None
         self._last = dict.fromkeys(range(config.topic_partitions), (-1, -1, -1))
         self._ended: dict[int, tuple[int, int]] = {}  # where the partitions end that were read to their end
         self._turn = 0
@@ -332,13 +335,26 @@ class Consumer:
             self._turn = (self._turn + 1) % len(self._consumers)
             if partition in self._ended:
                 continue  # nothing comes any more, and waiting for it takes as long as the batches' time-out
-            try:
-                messages = self._consumers[partition].batch_receive()
-            except pulsar.Timeout:
-                continue
-            if messages:
-                return self._rows(partition, messages)
+            if (rows := self._receive(partition)) is not None:
+                return rows
         return None
+
+    def drained(self) -> list[Rows]:
+        """What of any partition has come and was not read, behind its end, too; PlatformError if it is not known."""
+        found = []
+        for partition, consumer in enumerate(self._consumers):
+            # Its answer comes on the messages' connection, behind those that were sent before.
+            persistently(consumer.get_last_message_id, f"partition {partition}", time.monotonic() + ANSWERED_S)
+            if (rows := self._receive(partition)) is not None:
+                found.append(rows)
+        return found
+
+    def _receive(self, partition: int) -> Rows | None:
+        try:
+            messages = self._consumers[partition].batch_receive()
+        except pulsar.Timeout:
+            return None
+        return self._rows(partition, messages) if messages else None
 
     def missing(self, end: tuple[EndPosition, ...]) -> str | None:
         found = None
@@ -372,8 +388,10 @@ class Consumer:
 
     def _in_batch(self, partition: int) -> bool:
         """Whether the entry that was read last has messages that were not."""
-        newest = self._consumers[partition].get_last_message_id()
-        return bool(self._last[partition] < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
+        newest, last = self._consumers[partition].get_last_message_id(), self._last[partition]
+        if self._transacted and (newest.ledger_id(), newest.entry_id()) != last[:2]:
+            return False  # older brokers name a marker, or what was aborted: what is left of the entry is drained
+        return bool(last < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
 
     def _rows(self, partition: int, messages: list[Any]) -> Rows:
         payloads = [message.data() for message in messages]

@@ -64,6 +64,16 @@ COMMANDS: Final[Mapping[int, Command]] = {
     37: Command("AUTH_RESPONSE"),
     39: Command("GET_OR_CREATE_SCHEMA", 1),
     40: Command("GET_OR_CREATE_SCHEMA_RESPONSE", 1, error=2),
+    50: Command("NEW_TXN", 1),
+    51: Command("NEW_TXN_RESPONSE", 1, error=4),
+    52: Command("ADD_PARTITION_TO_TXN", 1),
+    53: Command("ADD_PARTITION_TO_TXN_RESPONSE", 1, error=4),
+    54: Command("ADD_SUBSCRIPTION_TO_TXN", 1),
+    55: Command("ADD_SUBSCRIPTION_TO_TXN_RESPONSE", 1, error=4),
+    56: Command("END_TXN", 1),
+    57: Command("END_TXN_RESPONSE", 1, error=4),
+    62: Command("TC_CLIENT_CONNECT", 1),
+    63: Command("TC_CLIENT_CONNECT_RESPONSE", 1, error=2),
     68: Command("TOPIC_MIGRATED", addresses=(3, 4)),
 }
 """Those that have addresses, or whose replies are told apart. All others are passed on by their number."""

@@ -3,7 +3,11 @@
 // One producer a partition topic, each with a name of its own, because Pulsar deduplicates by producer name and sequence
 // id; the sequence id is given with every message and is its value. Nothing differs between control and treatment:
 // deduplication is the broker's policy. A duplicate that the broker recognised is acknowledged with the position (-1, -1).
+//
+// In transactions only a call that returns settles one: what became of a commit that ends in an error nobody knows, unless the
+// client says that it has aborted the transaction instead. Pulsar has no transactional id, so a session has names of its own.
 
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -12,6 +16,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.logging.LogRecord;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -24,10 +32,14 @@ import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.api.PulsarClientException;
 import org.apache.pulsar.client.api.PulsarClientException.MemoryBufferIsFullError;
 import org.apache.pulsar.client.api.PulsarClientException.ProducerQueueIsFullError;
+import org.apache.pulsar.client.api.transaction.Transaction;
+import org.apache.pulsar.client.api.transaction.TransactionCoordinatorClientException.InvalidTxnStatusException;
+import org.apache.pulsar.client.api.transaction.TransactionCoordinatorClientException.TransactionNotFoundException;
 import org.apache.pulsar.client.impl.BatchMessageIdImpl;
 import org.apache.pulsar.client.impl.MessageIdImpl;
 import org.apache.pulsar.client.impl.conf.ClientConfigurationData;
 import org.apache.pulsar.client.impl.conf.ProducerConfigurationData;
+import org.apache.pulsar.client.impl.transaction.TransactionImpl;
 
 public final class PulsarJavaClient extends ClientProgram {
     /** So many more may be pending than are in flight: the library gives a place back about when it calls back. */
@@ -52,6 +64,10 @@ public final class PulsarJavaClient extends ClientProgram {
     ProducerBuilder<byte[]> builder;
     volatile boolean leaving;
 
+    /** After how long brokers abort a transaction, 0 if none is asked for; how long a call may take; and the one that is open. */
+    long transactionMs, patienceMs;
+    Transaction transaction;
+
     public static void main(String[] arguments) throws Exception {
         start(new PulsarJavaClient());
     }
@@ -65,12 +81,13 @@ public final class PulsarJavaClient extends ClientProgram {
     @Override
     void open(Map<String, Object> asked) throws InterruptedException {
         nameBrokers((Map<?, ?>) asked.get("brokers"));
+        patienceMs = (Long) asked.get("delivery_timeout_ms");
         build(asked);
         String topic = (String) asked.get("topic");
         for (int partition = 0; partition < streams; partition++) {
             ProducerBuilder<byte[]> one = builder.clone()
                 .topic(streams == 1 ? topic : topic + "-partition-" + partition)
-                .producerName(asked.get("client_name") + "-" + partition);
+                .producerName(asked.get("client_name") + (session == 0 ? "-" : "-s" + session + "-") + partition);
             producers.add(created(one));
         }
     }
@@ -129,6 +146,11 @@ public final class PulsarJavaClient extends ClientProgram {
         all.put("maxPendingMessages", pending);
         all.put("maxPendingMessagesAcrossPartitions", pending); // which may not be less
         all.put("blockIfQueueFull", "true");
+        Map<?, ?> transactions = (Map<?, ?>) asked.get("transactions");
+        if (transactions != null) {
+            all.put("enableTransaction", "true");
+            all.put("sendTimeoutMs", "0"); // the library sends in transactions only without
+        }
         return all;
     }
 
@@ -141,6 +163,10 @@ public final class PulsarJavaClient extends ClientProgram {
                 if (own.contains(each.getKey())) ofProducer.put(each.getKey(), each.getValue());
                 else if (clients.contains(each.getKey())) ofClient.put(each.getKey(), each.getValue());
                 else throw new IllegalArgumentException(version() + " has no setting " + each.getKey());
+            }
+            Map<?, ?> transactions = (Map<?, ?>) asked.get("transactions");
+            if (transactions != null && transactions.get("outside") != Boolean.TRUE) {
+                transactionMs = (Long) transactions.get("timeout_ms");
             }
             ClientBuilder connecting = PulsarClient.builder().loadConf(ofClient);
             client = connecting.serviceUrl((String) asked.get("bootstrap")).build();
@@ -157,6 +183,48 @@ public final class PulsarJavaClient extends ClientProgram {
         return found;
     }
 
+    // ---- transactions
+
+    @Override
+    void begin() {
+        transaction = null;
+        if (transactionMs == 0) return; // its messages are sent in none
+        try {
+            transaction = returned(client.newTransaction().withTransactionTimeout(transactionMs, TimeUnit.MILLISECONDS).build());
+        } catch (Exception error) { // which one it may throw itself differs between versions
+            failed = one(error instanceof ExecutionException ? error.getCause() : error);
+            witness("error", "begin: " + failed, Instant.now(), null, null);
+        }
+    }
+
+    @Override
+    String end(boolean commit) {
+        if (!failed.isEmpty()) return "unknown";
+        if (transactionMs == 0) return commit ? "committed" : "aborted";
+        long untilNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        while (true) {
+            try {
+                returned(commit ? transaction.commit() : transaction.abort());
+                return commit ? "committed" : "aborted";
+            } catch (ExecutionException error) {
+                Throwable cause = error.getCause();
+                witness("error", (commit ? "commit: " : "abort: ") + one(cause), Instant.now(), null, null);
+                if (String.valueOf(((TransactionImpl) transaction).getState()).equals("ABORTED")) return "aborted";
+                boolean over = cause instanceof InvalidTxnStatusException || cause instanceof TransactionNotFoundException;
+                if (over || System.nanoTime() > untilNs) return "unknown";
+            }
+        }
+    }
+
+    /** What a call answers; an ExecutionException with its error, or one of time if it does not answer. */
+    <T> T returned(CompletableFuture<T> answer) throws ExecutionException {
+        try {
+            return answer.get(patienceMs, TimeUnit.MILLISECONDS);
+        } catch (TimeoutException | InterruptedException error) {
+            throw new ExecutionException(error);
+        }
+    }
+
     // ---- sending
 
     @Override
@@ -166,8 +234,14 @@ public final class PulsarJavaClient extends ClientProgram {
 
     @Override
     void hand(Message message, byte[] payload) {
+        Producer<byte[]> producer = producers.get(message.partition);
+        if (!failed.isEmpty()) {
+            message.end(new IllegalStateException("no transaction was begun"), true); // and outside of one it is not to be sent
+            return;
+        }
         try {
-            producers.get(message.partition).newMessage().value(payload).sequenceId(message.value()).sendAsync()
+            (transaction == null ? producer.newMessage() : producer.newMessage(transaction)).value(payload)
+                .sequenceId(message.value()).sendAsync()
                 .whenComplete((position, error) -> {
                     if (error == null) acknowledged(message, position);
                     else message.end(error, neverTaken(error));
