@@ -265,3 +265,19 @@ def test_an_entry_that_brokers_cannot_read_has_no_metadata(status: int, monkeypa
     assert admin.metadata(TOPIC, (0, 5, 1)) is None
     found = admin.metadata(TOPIC, (0, 5, 1))
     assert found is not None and found["X-Pulsar-name"] == "p"
+
+
+def test_how_many_partitions_a_topic_has_is_asked_once_for_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+
+    class Counting(Answering):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path.endswith("/partitions"):
+                counted.append(request.url.path)
+                if len(counted) == 1:
+                    return httpx.Response(404)
+            return super().answer(request)
+
+    admin = Counting().admin(monkeypatch)
+    assert all(admin.metadata(TOPIC, (0, 5, entry)) for entry in range(3))
+    assert len(counted) == 2, "again if it was not told, and then no more"

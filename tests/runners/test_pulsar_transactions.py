@@ -159,6 +159,22 @@ def test_each_entry_is_asked_for_once() -> None:
     assert sorted(admin.asked) == [1, 2, 3, 4, 5, 6, 7]
 
 
+def test_a_long_tail_is_asked_for_in_blocks_and_not_far_behind_its_end() -> None:
+    admin = Admin([*[MESSAGE] * 500, *[of(ONE)] * 300, of(ONE, ABORT)])
+    (end,) = topic(admin).readable(admin.ends)
+    assert end.entries == 500
+    assert len(admin.asked) == len(set(admin.asked)) <= 301 + pulsar_transactions.BLOCK
+
+
+def test_an_aborted_tail_reaches_over_ledgers() -> None:
+    class Two(Admin):
+        def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str]:
+            return {5: LOG[:3], 6: [of(TWO), of(TWO, ABORT)]}[place[1]][place[2]]
+
+    (end,) = topic(Two([])).readable((EndPosition(partition=0, extents=((5, 3), (6, 2))),))
+    assert end.extents == ((5, 1),)
+
+
 def test_an_end_says_how_much_of_it_readers_may_be_given() -> None:
     admin = Admin(LOG, readable=4)
     (end,) = topic(admin).proven(admin.ends, [], committed=True)

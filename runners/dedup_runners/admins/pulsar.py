@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -49,6 +51,7 @@ NEVER_INACTIVE: Final = {
     "deleteWhileInactive": False,
 }
 JSON: Final = {"Content-Type": "application/json"}
+BUFFERS: Final = "/admin/v3/transactions/transactionBufferStats/"
 LOADERS: Final = 8
 ENTRIES_READ_AGAIN: Final = 1000
 UNREADABLE: Final = (404, 412, 500)
@@ -63,8 +66,8 @@ class PulsarAdmin(Closing):
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
         self._http = http_client(endpoints, CALL_TIMEOUT_S)
-        self._policies: set[str] = set()
-        self._made: set[str] = set()
+        self._policies, self._made = set[str](), set[str]()
+        self._kept_parts = cache(self._parts)
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
         return f"persistent://{namespace_of(self._endpoints.names, deduplication)}/{run_topic}"
@@ -104,15 +107,14 @@ class PulsarAdmin(Closing):
 
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         part = self._parts(topic)[partition]
-        stats = self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json()
-        return last_ensemble(stats)
+        return last_ensemble(self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json())
 
     def controller(self) -> str | None:
         """ZooKeeper's part of it has no broker."""
         return None
 
     def coordinator(self, transactional_id: str) -> str | None:
-        """Kafka's have an id; Pulsar's are not used here."""
+        """Kafka's have an id."""
         return None
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
@@ -153,13 +155,13 @@ class PulsarAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        stats = self._internal(topic, f"the ends of {topic}")
-        return [EndPosition(partition=number, extents=extents(each)) for number, each in enumerate(stats)]
+        stats = enumerate(self._internal(topic, f"the ends of {topic}"))
+        return [EndPosition(partition=number, extents=extents(each)) for number, each in stats]
 
     def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
         """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
-        stats = self._internal(topic, f"what {subscription} has acknowledged of {topic}")
-        return [mark_deleted(each, subscription) for each in stats]
+        what = f"what {subscription} has acknowledged of {topic}"
+        return [mark_deleted(each, subscription) for each in self._internal(topic, what)]
 
     def offered(self, topic: str, subscription: str) -> list[tuple[int, int] | None]:
         """Of each partition, up to which (ledger, entry) its owner has sent a subscription what it gives to it."""
@@ -226,17 +228,19 @@ class PulsarAdmin(Closing):
     def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
         """What the metadata of an entry say, as headers; None: brokers cannot read it. `place`: partition, ledger, it."""
         partition, ledger, entry = place
-        path = f"/admin/v2/{_path(self._parts(topic)[partition])}/ledger/{ledger}/entry/{entry}"
-        said = f"entry {ledger}:{entry} of {topic}"
-        answer = persistently(lambda: self._ask("GET", path, accepted=UNREADABLE), ANSWERED_S, said)
+        at = f"ledger/{ledger}/entry/{entry}"
+
+        def ask() -> httpx.Response:
+            return self._ask("GET", f"/admin/v2/{_path(self._kept_parts(topic)[partition])}/{at}", accepted=UNREADABLE)
+
+        answer = persistently(ask, ANSWERED_S, f"{at} of {topic}")
         return answer.headers if answer.is_success else None
 
     def read_positions(self, topic: str) -> dict[int, tuple[int, int]]:
         """Of each partition, the last (ledger, entry) that its owner gives to readers."""
-        base = "/admin/v3/transactions/transactionBufferStats/"
 
         def ask() -> dict[int, tuple[int, int]]:
-            paths = [base + part.split("://", 1)[1] for part in self._parts(topic)]
+            paths = [BUFFERS + part.split("://", 1)[1] for part in self._parts(topic)]
             return {number: read_position(self._ask("GET", path).json(), path) for number, path in enumerate(paths)}
 
         return persistently(ask, ANSWERED_S, f"the maximal read positions of {topic}")
@@ -282,8 +286,6 @@ class PulsarAdmin(Closing):
         return {part: status for part in chosen if (status := self._status(part)) is not None}
 
     def versions(self) -> dict[str, str]:
-        from importlib.metadata import version
-
         return {
             "pulsar broker": self._ask("GET", "/admin/v2/brokers/version").text.strip('"'),
             "pulsar-client": version("pulsar-client"),

@@ -23,6 +23,8 @@ from dedup_runners import admins
 
 COMMIT, ABORT = 21, 22
 AT_ONCE: Final = 8
+BLOCK: Final = 64
+"""So many entries are asked for ahead, at most."""
 LOOKED_AT: Final = 1_000
 """So many entries are looked at for the transactions that are open."""
 NAMED: Final = 3
@@ -132,19 +134,22 @@ class Transacted:
             return dict(zip(places, pool.map(self._entry, places), strict=True))
 
     def _trimmed(self, end: EndPosition) -> tuple[tuple[int, int], ...]:
-        aborted, left = set[Transaction | None](), list(end.extents)
-        while left:
-            ledger, entries = left.pop()
-            while entries:
-                entry = self._entry((end.partition, ledger, entries - 1))
+        aborted, at_once = set[Transaction | None](), 1
+        backwards = (
+            (end.partition, ledger, number)
+            for ledger, entries in reversed(end.extents)
+            for number in reversed(range(entries))
+        )
+        while block := list(islice(backwards, at_once)):
+            for (_, ledger, number), entry in self._all(block).items():
                 self.unsure |= entry is UNKNOWN
                 if entry.marker == ABORT:
                     aborted.add(entry.transaction)
                 elif entry.marker == COMMIT:
                     aborted.discard(entry.transaction)  # the first marker counts, as in holes_in
                 elif entry.marker is None and (entry.transaction is None or entry.transaction not in aborted):
-                    return (*left, (ledger, entries))
-                entries -= 1
+                    return (*(each for each in end.extents if each[0] < ledger), (ledger, number + 1))
+            at_once = min(2 * at_once, BLOCK)
         return ()
 
     def _entry(self, place: Place) -> Entry:
