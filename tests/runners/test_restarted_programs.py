@@ -72,6 +72,13 @@ def test_a_word_beyond_what_was_sent_ends_the_run(run: Run) -> None:
     assert "the last sequence id of stream 0 is 12 by the client, and 10 was the last sent" in report.problems
 
 
+@pytest.mark.parametrize("properties", [{"published": "-1"}, {}], ids=["of no message", "nothing"])
+def test_a_client_that_has_not_said_how_far_it_was_ends_the_run(properties: dict[str, str], run: Run) -> None:
+    report = run("Close", properties, resume="Client")
+    assert not report.complete
+    assert any("so that nobody could go on by its word" in problem for problem in report.problems)
+
+
 def test_an_application_sends_again_what_it_has_not_written_down(run: Run, tmp_path: Path) -> None:
     report = run("Close", {"last": "10", "published": "10"}, resume="Application", checkpoint=4)
     assert report.complete, report.problems

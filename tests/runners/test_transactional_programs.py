@@ -149,6 +149,20 @@ def test_the_end_of_a_session_says_that_it_was_fenced(config: Make, tmp_path: Pa
     assert {each.ended for each in report.sessions[:-1]} == {FENCED}
 
 
+@pytest.mark.parametrize(
+    ("system", "words"), [("kafka", "resumed under the same transactional id"), ("pulsar", "resumed as another producer")]
+)
+def test_who_takes_over_has_the_transactional_id_or_where_there_is_none_a_name_of_its_own(
+    system: str, words: str, config: Make, tmp_path: Path
+) -> None:
+    asked = config({"gives-up": "commit"})
+    produce(asked.model_copy(update={"endpoints": asked.endpoints.model_copy(update={"system": system})}))
+    first, *others = report_of(tmp_path).sessions
+    assert others and {each.began for each in others} == {words}
+    identities = [each.identity for each in (first, *others)]
+    assert len(set(identities)) == (1 if system == "kafka" else len(identities))
+
+
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_zombie_whose_program_dies_at_its_commit_was_not_answered(dies: bool, config: Make, tmp_path: Path) -> None:
     """It is no zombie that was let in, and its last words are the run's error."""

@@ -130,6 +130,11 @@ class Restarting(Successive):
                 known = after = last
                 self._beyond = beyond(last, self.sent, who)
                 words = f"resumed after values {_listed(after)}, the last sequence ids that the {who} had"
+            elif self._restart.resume is Resume.CLIENT:
+                self._beyond = (
+                    f"the client of the session that ended said {_listed(last) or 'nothing'} as last sequence ids of "
+                    f"{len(after)} streams, so that nobody could go on by its word"
+                )
         finally:
             stored = self.values_of(left) <= known[self.streams_of(left)]
             self._record_without(left[stored], Outcome.OK)

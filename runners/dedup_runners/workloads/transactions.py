@@ -242,7 +242,11 @@ class Transacting(Successive):
         self._table_rows += count
 
     def _open_again(self) -> None:
-        """Another session takes over, and has the brokers end what this one has left open."""
+        """Another session takes over. Kafka's brokers end what this one has left open when they let that one in.
+
+        Pulsar has no transactional id: there the next session is another producer, and what is open ends at its
+        time-out.
+        """
         old = self._instance
         self._note(old, FAILED)
         open_sends = np.arange(self._next, dtype=np.int64)[~self._has_outcome[: self._next]]
@@ -251,7 +255,10 @@ class Transacting(Successive):
         if self._failures >= MOST_SESSIONS:
             self._stopped = True
             return
-        self._stand(self._open(old.identity, "resumed under the same transactional id"))
+        name, words = old.identity, "resumed under the same transactional id"
+        if self._config.endpoints.system != "kafka":
+            name, words = f"{self._config.producer_name}-s{self._session + 1}", "resumed as another producer"
+        self._stand(self._open(name, words))
         old.client.close()
 
     def _open(self, name: str, words: str) -> Instance:

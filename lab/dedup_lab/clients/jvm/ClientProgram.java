@@ -70,7 +70,7 @@ abstract class ClientProgram {
     // ---- what a library is asked for
 
     /** Build the producer, and connect nowhere; `refuse` ends the program if the library does not take the settings. */
-    abstract void check(Map<String, Object> asked);
+    abstract void check(Map<String, Object> asked) throws Exception;
 
     /** Return when the topic's brokers have answered. */
     abstract void open(Map<String, Object> asked) throws Exception;
@@ -206,6 +206,7 @@ abstract class ClientProgram {
         flush();
         while (ended < sent) LockSupport.parkNanos(FLUSH_NS);
         cut();
+        if (payloadBytes > WORD_BYTES) sayPublished();
     }
 
     /** Carry out an order about transactions; what has become of it. */
@@ -349,7 +350,7 @@ abstract class ClientProgram {
     /** Writes every frame, and every few milliseconds what is in the buffer, and how many were sent, until all is written. */
     void write() {
         try (OutputStream out = new FileOutputStream(FileDescriptor.out)) {
-            long cutNs = System.nanoTime(), said = 0;
+            long cutNs = System.nanoTime(), said = 0, published = 0;
             while (true) {
                 byte[] frame = frames.poll(FLUSH_NS, TimeUnit.NANOSECONDS);
                 if (frame != null) out.write(frame);
@@ -361,7 +362,9 @@ abstract class ClientProgram {
                         any = rows.position() > HEAD_BYTES;
                     }
                     if (any || now > said) cut();
-                    if (any && payloadBytes > WORD_BYTES) sayPublished();
+                    long settled = ended; // whoever has cut their rows
+                    if (settled > published && payloadBytes > WORD_BYTES) sayPublished();
+                    published = settled;
                     said = now;
                     cutNs = System.nanoTime();
                 }

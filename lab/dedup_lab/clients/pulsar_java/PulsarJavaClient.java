@@ -5,7 +5,7 @@
 // deduplication is the broker's policy. A duplicate that the broker recognised is acknowledged with the position (-1, -1).
 //
 // In transactions only a call that returns settles one: what became of a commit that ends in an error nobody knows, unless the
-// client says that it has aborted the transaction instead. Pulsar has no transactional id, so a session has names of its own.
+// client says that it has aborted the transaction instead.
 
 import java.time.Instant;
 import java.util.ArrayList;
@@ -73,7 +73,7 @@ public final class PulsarJavaClient extends ClientProgram {
     }
 
     @Override
-    void check(Map<String, Object> asked) {
+    void check(Map<String, Object> asked) throws InterruptedException {
         asked.put("bootstrap", "pulsar://127.0.0.1:1");
         build(asked);
     }
@@ -87,7 +87,7 @@ public final class PulsarJavaClient extends ClientProgram {
         for (int partition = 0; partition < streams; partition++) {
             ProducerBuilder<byte[]> one = builder.clone()
                 .topic(streams == 1 ? topic : topic + "-partition-" + partition)
-                .producerName(asked.get("client_name") + (session == 0 ? "-" : "-s" + session + "-") + partition);
+                .producerName(asked.get("client_name") + "-" + partition);
             producers.add(created(one));
         }
     }
@@ -148,14 +148,14 @@ public final class PulsarJavaClient extends ClientProgram {
         all.put("blockIfQueueFull", "true");
         Map<?, ?> transactions = (Map<?, ?>) asked.get("transactions");
         if (transactions != null) {
-            all.put("enableTransaction", "true");
+            all.put("enableTransaction", "true"); // in the control too, which sends outside: no setting differs
             all.put("sendTimeoutMs", "0"); // the library sends in transactions only without
         }
         return all;
     }
 
     /** The client and what its producers are made by; ends the program with the library's words if it refuses. */
-    void build(Map<String, Object> asked) {
+    void build(Map<String, Object> asked) throws InterruptedException {
         try {
             Map<String, Object> ofClient = new HashMap<>(), ofProducer = new HashMap<>();
             Set<String> clients = names(ClientConfigurationData.class), own = names(ProducerConfigurationData.class);
@@ -168,11 +168,23 @@ public final class PulsarJavaClient extends ClientProgram {
             if (transactions != null && transactions.get("outside") != Boolean.TRUE) {
                 transactionMs = (Long) transactions.get("timeout_ms");
             }
-            ClientBuilder connecting = PulsarClient.builder().loadConf(ofClient);
-            client = connecting.serviceUrl((String) asked.get("bootstrap")).build();
+            ClientBuilder connecting = PulsarClient.builder().loadConf(ofClient).serviceUrl((String) asked.get("bootstrap"));
+            client = transactions == null ? connecting.build() : coordinated(connecting);
             builder = client.newProducer().loadConf(ofProducer);
         } catch (PulsarClientException | RuntimeException error) {
             refuse(error);
+        }
+    }
+
+    /** The client, when coordinators have answered it: it looks for all of them at once, and may find one that is not ready. */
+    PulsarClient coordinated(ClientBuilder connecting) throws InterruptedException {
+        while (true) {
+            try {
+                return connecting.build();
+            } catch (PulsarClientException error) {
+                say('L', "waiting for the coordinators of transactions: " + one(error));
+            }
+            Thread.sleep(AGAIN_MS);
         }
     }
 
@@ -202,17 +214,29 @@ public final class PulsarJavaClient extends ClientProgram {
         if (!failed.isEmpty()) return "unknown";
         if (transactionMs == 0) return commit ? "committed" : "aborted";
         long untilNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(patienceMs);
+        Set<String> told = new HashSet<>();
         while (true) {
             try {
                 returned(commit ? transaction.commit() : transaction.abort());
                 return commit ? "committed" : "aborted";
             } catch (ExecutionException error) {
                 Throwable cause = error.getCause();
-                witness("error", (commit ? "commit: " : "abort: ") + one(cause), Instant.now(), null, null);
+                String words = (commit ? "commit: " : "abort: ") + one(cause);
+                if (told.add(words)) witness("error", words, Instant.now(), null, null);
                 if (String.valueOf(((TransactionImpl) transaction).getState()).equals("ABORTED")) return "aborted";
                 boolean over = cause instanceof InvalidTxnStatusException || cause instanceof TransactionNotFoundException;
                 if (over || System.nanoTime() > untilNs) return "unknown";
+                rest(); // an error may come at once, and each try is a request
             }
+        }
+    }
+
+    /** Let a moment pass before the next try. */
+    static void rest() {
+        try {
+            Thread.sleep(AGAIN_MS);
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
         }
     }
 
