@@ -14,6 +14,9 @@ RUNS = {
     "kafka-12671": 1,
     "librdkafka-4736": 3,
     "librdkafka-4953": 1,
+    "pulsar-19189": 1,
+    "pulsar-6273": 1,
+    "pulsar-cpp-531": 1,
     "pulsar-cpp-546": 1,
 }
 """How many of each: a bug need not show in every run, but in one of these. docs/known-bugs.md has the figures."""

