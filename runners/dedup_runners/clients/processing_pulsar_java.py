@@ -13,12 +13,12 @@ from dedup.payloads import Message, packed
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients.frames import line
 from dedup_runners.clients.processing import POLL_S, Place, Source, Taken, Task, say
-from dedup_runners.clients.processing_pulsar import CONNECT_S, group_of
+from dedup_runners.clients.processing_pulsar import CONNECT_S, group_of, last
 from dedup_runners.clients.processing_writing import Aborted, WritingLife, outputs_of
 from dedup_runners.clients.programs import started
 
 TRANSACTION_S: Final = 10.0
-"""After so long without an end brokers abort a transaction. A group of Kafka's forgets a killed member after as long."""
+"""After so long without an end brokers abort a transaction."""
 
 
 class Client:
@@ -73,9 +73,7 @@ class JavaSource(Source):
 
     def __init__(self, task: Task, client: Client) -> None:
         self._client, self.problem, self._committed = client, "", 0
-        self._ends = {
-            each.partition: max(((at, n - 1) for at, n in each.extents), default=(-1, -1)) for each in task.end
-        }
+        self._ends = {each.partition: last(each) for each in task.end}
         self._taken = set[Place]()
         with PulsarAdmin(task.config.endpoints) as admin:
             self._at = dict(enumerate(admin.mark_deleted(task.config.topic, group_of(task.config))))
@@ -106,13 +104,13 @@ class JavaSource(Source):
         return ", ".join(f"partition {each}: {self._at[each]} of {end}" for each, end in self._ends.items())
 
     def commit(self, batch: Sequence[Taken]) -> int:
-        self.acknowledge(batch)
+        self.acknowledge(batch, "outside")
         return self.count(batch)
 
-    def acknowledge(self, batch: Sequence[Taken]) -> None:
-        """One by one; in the open transaction, if there is one."""
+    def acknowledge(self, batch: Sequence[Taken], where: str) -> None:
+        """One by one, within the open transaction or outside of it."""
         for place, *_ in batch:
-            self._client.order("ack", *place[:3])
+            self._client.order("ack", *place[:3], where)
 
     def count(self, batch: Sequence[Taken]) -> int:
         """These messages are acknowledged for good; how many are of this life."""
@@ -155,7 +153,7 @@ class PulsarLife(WritingLife):
         return JavaSource(task, self._client)
 
     def _add(self, batch: Sequence[Taken]) -> None:
-        self._source.acknowledge(batch)
+        self._source.acknowledge(batch, "within")
 
     def _count(self, batch: Sequence[Taken]) -> int:
         return self._source.count(batch)
