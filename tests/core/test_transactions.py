@@ -10,7 +10,7 @@ from dedup.experiment.spec import Expectation
 from dedup.judgement.conditions import Result, Side
 from dedup.judgement.counts import FORBIDDEN
 from dedup.judgement.verdicts import Code, Demand, Evidence, RunVerdict, Verdict, judge_alone, judge_run
-from dedup.wire.manifests import OpenTransaction, Session, Transactions
+from dedup.wire.manifests import Hole, OpenTransaction, Proof, Session, Transactions
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED
 from dedup.workloads.registry import leave_defaults_out, leave_unset_out
 
@@ -190,6 +190,33 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
     verdict = judged()
     assert verdict.verdict is Verdict.PASS, verdict.reasons
     assert "read although their transaction was not committed" in verdict.reasons[0].text
+
+
+def of_pulsar(*, marked: bool) -> Evidence:
+    """A run on Pulsar, whose audit has nothing to ask for; its topic has a marker, or has none."""
+    found = shown(isolation="")
+    assert found.manifest is not None
+    holes = (Hole(ledger=0, first=MESSAGES, last=MESSAGES, proof=Proof.MARKER),) if marked else ()
+    extents = ((0, MESSAGES + len(holes)),)
+    ends = tuple(each.model_copy(update={"holes": holes, "extents": extents}) for each in found.manifest.consumer.end)
+    consumer = found.manifest.consumer.model_copy(update={"effective_config": {}, "end": ends})
+    return found.model_copy(
+        update={"manifest": found.manifest.model_copy(update={"kind": "pulsar", "consumer": consumer})}
+    )
+
+
+@pytest.mark.parametrize(("outside", "marked"), [(False, True), (True, False), (False, False), (True, True)])
+def test_markers_in_pulsars_topic_show_whether_it_was_in_transactions(outside: bool, marked: bool) -> None:
+    """That its readers ask for what was committed goes without saying."""
+    asked_for = {"transactions": {**SOME["transactions"], **({"send": "Outside"} if outside else {})}}
+    expect = "None" if outside else "CommittedOnce"
+    made = asked(asked_for, variant(expect=expect), systems=JAVA)
+    workload = made.spec.workload.of(made.spec.variants[0])
+    told = of_pulsar(marked=marked).manifest
+    assert workload is not None and told is not None
+    found = list(workload.broken(told))
+    assert (found == []) is (marked is not outside), found
+    assert found == [] or f"planned: send {'Outside' if outside else 'InTransaction'}" in found[0]
 
 
 @pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "hanging_transaction"])

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from dedup.parts import Part
 from dedup.quantities import Seconds
-from dedup.wire.manifests import Manifest
+from dedup.wire.manifests import Manifest, Proof
 from dedup.workloads.kinds import CLOSED, FAILED, FENCED, Aim, Impossible, Shape, WorkloadKind
 from dedup.workloads.restart import Identity
 from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG
@@ -222,7 +222,9 @@ class Transactions(WorkloadKind):
         if manifest.producer.transactions is None:
             yield "its history has no transactions"
         found, asked = manifest.consumer.effective_config.get(ISOLATION), f"read_{self.read.lower()}"
-        if found != asked and manifest.kind == "kafka":
+        if manifest.kind == "pulsar":
+            yield from self._unlike_markers(manifest)
+        elif found != asked:
             yield f"its audit asked for {found or 'it does not say what'}, planned {asked}"
         for end in manifest.consumer.end if self.reads_committed and manifest.consumer.reached_end else ():
             if end.stable is not None and end.stable < end.entries:
@@ -234,6 +236,13 @@ class Transactions(WorkloadKind):
         )
         if ended[-1:] != [CLOSED] or not all(in_order):
             yield f"its sessions ended: {', '.join(each or 'it does not say' for each in ended) or 'none'}"
+
+    def _unlike_markers(self, manifest: Manifest) -> Iterator[str]:
+        """Pulsar's topics show whether transactions were committed there."""
+        told, consumer = manifest.producer.transactions, manifest.consumer
+        marked = any(hole.proof is Proof.MARKER for end in consumer.end for hole in end.holes)
+        if told is not None and told.committed and consumer.reached_end and marked is not self.by_brokers:
+            yield f"its topic has {'markers' if marked else 'no marker'} of transactions, planned: send {self.send}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         told = manifest.producer.transactions
