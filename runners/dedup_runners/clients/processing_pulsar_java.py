@@ -53,7 +53,8 @@ class Client:
     def close(self) -> None:
         """End it."""
         self._process.kill()
-        self._process.wait()
+        with self._process:  # it is waited for, and its pipes are closed
+            pass
 
     def _answered(self) -> list[list[str]]:
         self._orders.flush()
@@ -148,6 +149,12 @@ class PulsarLife(WritingLife):
     def __init__(self, task: Task) -> None:
         self._client = Client(task)
         super().__init__(task, Outputs(task, self._client))
+
+    def live(self) -> None:
+        try:
+            super().live()
+        finally:
+            self._client.close()
 
     def _opened(self, task: Task) -> Source:
         return JavaSource(task, self._client)
