@@ -2,8 +2,8 @@
 
 That client is a process beside this one (PulsarJavaApplication.java), which carries out orders. It ends when this one
 does, without a farewell. Pulsar has no transactional id: what a killed life has left open stays so until its time-out.
-Until then its acknowledgements are pending. The next life is given the same messages, for they are not acknowledged,
-and brokers refuse to acknowledge them in another transaction; so it aborts that one, and tries again.
+Until then its acknowledgements are pending. If the next life is given the same messages before, and brokers refuse to
+acknowledge them in another transaction, it aborts that one, and tries again.
 """
 
 from collections.abc import Sequence
