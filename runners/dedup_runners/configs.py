@@ -53,6 +53,9 @@ class Program(BaseModel):
     argv: tuple[str, ...] = Field(min_length=1)
     environment: dict[str, str] = {}
     folder: Path | None = Field(None, description="where it is started; None: where we are")
+    application: tuple[str, ...] = Field(
+        (), description="the command of what an application asks of the same library; empty: there is none"
+    )
 
 
 class RunnerConfig(BaseModel):
@@ -150,6 +153,7 @@ class ConsumerConfig(RunnerConfig):
     consumer: Consumer | None = None
     transactions: Transactions | None = Field(None, description="what was sent in transactions is read as these say")
     beside: Beside | None = Field(None, description="for a service; None: the application is none")
+    program: Program | None = Field(None, description="which an application asks; None: its client is in its process")
 
 
 def read(source: str, kind: type[C]) -> C:

@@ -21,6 +21,9 @@ WITHIN: Final = {
     "expect": "ExactlyOnce",
     "workload": {"consumer": {"commit": "InTransaction"}},
 }
+JAVA: Final = [
+    {"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java", "properties": {"batchingEnabled": "false"}}}
+]
 READ: Final = EndPosition(partition=0, extents=((0, 1100),), stable=1100)
 OPEN: Final = READ.model_copy(update={"stable": 1000})
 UNASKED: Final = READ.model_copy(update={"stable": None})
@@ -138,7 +141,15 @@ def test_outputs_where_none_were_planned_are_another_workload() -> None:
         ),
         (
             {"consumer": WRITES, "systems": PULSAR},
-            "consumer.output: got Transactions; system pulsar: only Kafka's transactions are known here",
+            "consumer.output: got Transactions; system pulsar: of Pulsar's clients only pulsar-java has transactions",
+        ),
+        (
+            {"consumer": WRITES, "systems": [{**PULSAR[0], "client": {"library": "pulsar-java"}}]},
+            "brokers are asked which entries are acknowledged, and an entry may be a batch",
+        ),
+        (
+            {"consumer": {**WRITES, "acknowledgement": "Cumulative"}, "systems": JAVA},
+            "consumer.acknowledgement: got Cumulative; system pulsar: a transaction's acknowledgements are of single",
         ),
         (
             {"consumer": {**WRITES, "end": "Close", "at": {"message": MESSAGES - 50}}},
@@ -150,6 +161,11 @@ def test_what_cannot_be_done_is_refused(more: dict[str, Any], said: str) -> None
     with pytest.raises(SpecificationError) as caught:
         made_of(AFTER, **more)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_application_in_pulsars_transactions_has_the_java_client() -> None:
+    made = made_of(AFTER, WITHIN, consumer=WRITES, systems=JAVA)
+    assert made.spec.workload.coordinated
 
 
 def test_a_kill_may_come_at_any_message_for_the_batch_ends_with_it() -> None:

@@ -50,3 +50,15 @@ def test_what_was_committed_is_whole_although_the_answer_to_an_end_was_lost(
     (lost,) = run.faults
     assert not lost.vacuous, "the answer was lost, and the client noticed it"
     tell(f"{committed.in_aborted} in aborted transactions, {committed.in_unresolved} in doubt")
+
+
+def test_an_application_that_is_killed_writes_one_output_for_each_input_in_transactions(
+    tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """Killed between the two, where they are apart, it writes 30 twice."""
+    ended = harness.run(harness.document("workloads/pulsar-consume-process-produce"), tmp_path, "--runs", 1)
+    assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
+    sums = {group.variant: group.sums for group in ended.summary.systems}
+    found = {name: (each.processed_twice, each.never_processed) for name, each in sums.items()}
+    assert found == {"after": (30, 0), "in-transaction": (0, 0)}, ended.told()
+    tell(", ".join(f"{run.run_id} {run.stage_seconds}" for run in ended.summary.runs))

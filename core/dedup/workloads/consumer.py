@@ -54,6 +54,8 @@ class Position(StrEnum):
 
 SERVED: Final = "confluent-kafka"
 """The library of a service's client."""
+WRITER: Final = "pulsar-java"
+"""The library of an application that writes in Pulsar's transactions."""
 
 
 class Acknowledgement(StrEnum):
@@ -86,7 +88,7 @@ class Consumer(WorkloadKind):
     )
     output: Output = Field(
         Output.NONE,
-        description="Transactions (Kafka): to process a message is to write one to another topic; the outputs of a "
+        description="Transactions: to process a message is to write one to another topic; the outputs of a "
         "batch are one transaction. None: to write it down",
     )
     service: Service | None = Field(
@@ -145,13 +147,8 @@ class Consumer(WorkloadKind):
                 "Kafka's groups commit offsets, and do not acknowledge single messages",
                 "take it out, or test the Pulsar by itself",
             )
-        if protocol != "kafka" and self.writes:
-            return Impossible(
-                "consumer.output",
-                Output.TRANSACTIONS,
-                "only Kafka's transactions are known here",
-                "test the Kafka by itself, or take output out",
-            )
+        if protocol == "pulsar" and self.writes:
+            return self._impossible_in_pulsar(library, properties)
         if self.service is not None and (protocol, library) != ("kafka", SERVED):
             return Impossible(
                 "consumer.service",
@@ -168,6 +165,24 @@ class Consumer(WorkloadKind):
                 'write Stored, or give client.properties batching_enabled: "false"',
             )
         return super().impossible_with(protocol, library, properties, is_program=is_program)
+
+    def _impossible_in_pulsar(self, library: str, properties: Mapping[str, str]) -> Impossible | None:
+        """Why an application cannot write in Pulsar's transactions."""
+        if library != WRITER:
+            return Impossible(
+                "consumer.output",
+                Output.TRANSACTIONS,
+                f"of Pulsar's clients only {WRITER} has transactions",
+                f"write client: {{library: {WRITER}}}, or take output out",
+            )
+        if self.acknowledgement is Acknowledgement.CUMULATIVE:
+            rule = "a transaction's acknowledgements are of single messages"
+            return Impossible("consumer.acknowledgement", self.acknowledgement, rule, "take it out")
+        if properties.get("batchingEnabled", "true").lower() != "false":
+            rule = "brokers are asked which entries are acknowledged, and an entry may be a batch"
+            todo = 'give client.properties batchingEnabled: "false"'
+            return Impossible("consumer.output", Output.TRANSACTIONS, rule, todo)
+        return None
 
     @property
     def writes(self) -> bool:

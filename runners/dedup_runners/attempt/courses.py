@@ -237,6 +237,7 @@ class Course:
             sends=self._names_sends,
             payload_bytes=spec.workload.payload_bytes,
             beside=self._.beside,
+            program=self._.program if self._.program is not None and self._.program.application else None,
             **self._given_to(ConsumerConfig),
         )
 

@@ -15,6 +15,7 @@ together. Each line is a word and more:
     wrote 200                 so many outputs this life has written, and the brokers have acknowledged them; of a
                               service: so many orders it has begun
     committed 200             so many messages this life has committed, and the brokers have acknowledged it
+    speaks pulsar-client 4.2  the client that it has, if that is another one than its process has
     waits                     it is at its last message, at this place of its code, until it is killed
     ended                     it came to its end in order, and has closed its client
 
@@ -46,8 +47,11 @@ MODULES: Final[Mapping[systems.Protocol, str]] = {
     "pulsar": "dedup_runners.clients.processing_pulsar",
 }
 """How a system's messages are taken: a class `Source`, the errors of its client, and what is told of both."""
-WRITING: Final = "dedup_runners.clients.processing_outputs"
-"""A life that writes outputs: a class `WritingLife`."""
+WRITING: Final[Mapping[systems.Protocol, str]] = {
+    "kafka": "dedup_runners.clients.processing_outputs",
+    "pulsar": "dedup_runners.clients.processing_pulsar_java",
+}
+"""A life that writes outputs: a function `life`, and the errors of its client."""
 SERVING: Final = "dedup_runners.clients.processing_services"
 """A life of a service: a class `ServiceLife`."""
 
@@ -125,7 +129,12 @@ class Life:
         self._task, self._form, self._done = task, Form.of(task.config), 0
         self._begun = set[int]()
         self._deadline = time.monotonic() + task.timeout_s
-        self._source: Source = module_of(task.config).Source(task)
+        self._source: Source = self._opened(task)
+
+    def _opened(self, task: Task) -> Source:
+        """Where its messages come from."""
+        source: Source = module_of(task.config).Source(task)
+        return source
 
     def live(self) -> None:
         """Process and commit, batch by batch; it returns when the topic, or this life, has come to its end."""
@@ -223,7 +232,7 @@ def life_of(task: Task) -> Life:
         sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
         life = importlib.import_module(SERVING).ServiceLife(task)
     elif task.asked.writes:
-        life = importlib.import_module(WRITING).WritingLife(task)
+        life = importlib.import_module(WRITING[task.config.endpoints.system]).life(task)
     else:
         life = Life(task)
     return life

@@ -48,7 +48,7 @@ class Source:
         config = task.config
         self._admin = PulsarAdmin(config.endpoints)
         self._client = new_client(config.endpoints, {}, Path(config.folder, CLIENT_LOG))
-        self._ends = {each.partition: _last(each) for each in task.end}
+        self._ends = {each.partition: last(each) for each in task.end}
         self._acknowledged = 0
         deadline = time.monotonic() + min(CONNECT_S, task.timeout_s)
         make = self._reader if task.keeps_positions else self._consumer
@@ -122,7 +122,7 @@ class Source:
         return self._client.create_reader(topic, begin)
 
 
-def _last(end: EndPosition) -> tuple[int, int]:
+def last(end: EndPosition) -> tuple[int, int]:
     """The ledger and entry with which a partition ends."""
     return max(((ledger, entries - 1) for ledger, entries in end.extents), default=(-1, -1))
 

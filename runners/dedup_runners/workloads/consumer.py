@@ -57,7 +57,7 @@ class Lives:
         """Let it live twice; what came of it. A life that does not end as it should is its last one."""
         assert self._config.consumer is not None
         deadline, lives, commits = time.monotonic() + timeout_s, list[Life](), 0
-        stored, problem = dict[int, Place](), ""
+        stored, problem, version = dict[int, Place](), "", ""
         for number, until in enumerate((self._config.consumer.at.message, None)):
             if problem or self._stopped:
                 break
@@ -78,6 +78,7 @@ class Lives:
             life, problem = self._running.end()
             stored |= self._running.stored
             commits += self._running.positions.rows
+            version = self._running.version or version
             self._log(f"life {number} of the application: {life.model_dump_json()} {problem}")
             lives.append(life)
         reached = not problem and not self._stopped
@@ -87,7 +88,7 @@ class Lives:
         return Application(
             reached_end=reached,
             group="" if self._keeps_positions else client.group_of(self._config),
-            library_version=client.library_version,
+            library_version=version or client.library_version,
             effective_config=client.told(self._config),
             lives=tuple(lives),
             processed=sum(life.processed for life in lives),
@@ -159,6 +160,7 @@ class _Running:
         self._rows: list[tuple[int, ...]] = []
         self.positions = Positions(number, recorder)
         self._processed = self._written = 0
+        self.version = ""
         self._said = ""
         self._ended_in_order = self._was_killed = False
         self._process = started(program)
@@ -233,6 +235,8 @@ class _Running:
                 self._record()
         elif word in ("begins", "covers", "asks", "answered"):
             self._take_down_position(word, list(map(int, rest)))
+        elif word == "speaks":
+            self.version = " ".join(rest)
         elif word == "began":
             self._began = " ".join(rest)
         elif word == "wrote":

@@ -19,6 +19,7 @@ from dedup.wire.manifests import Application, EndPosition, Outputs, Undelivered
 from dedup.workloads.transactions import Transactions
 from dedup_runners import admins
 from dedup_runners.clients import ConsumerClient, make_consumer
+from dedup_runners.clients.processing_writing import outputs_of
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Columns, Recorder
@@ -82,8 +83,6 @@ class Writing:
         observer: Observer,
         reads: Reads,
     ) -> None:
-        from dedup_runners.clients.processing_outputs import outputs_of  # Kafka's client
-
         self._reads = reads
         self._lives, self._admin, self._recorder, self._observer = lives, admin, recorder, observer
         more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
@@ -134,29 +133,29 @@ class Committed:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._read: dict[int, NDArray[np.bool_]] = {}
-        """Of each partition, which offsets were read."""
+        self._read: dict[tuple[int, int], NDArray[np.bool_]] = {}
+        """Of each partition and ledger, which entries were read: an output is an entry of its own."""
         self.of_lives: dict[int, int] = {}
 
     def write(self, _table: str, columns: Columns) -> None:
-        _, partitions, _, entries, *_ = columns
-        first = self._first(partitions, entries)
+        _, partitions, ledgers, entries, *_ = columns
+        first = self._first(partitions, ledgers, entries)
         _, *place_and_value, lives, _ = (column[first] for column in columns)
         for life, count in zip(*np.unique(lives, return_counts=True), strict=True):
             self.of_lives[int(life)] = self.of_lives.get(int(life), 0) + int(count)
         self._recorder.write("processed", (lives, *place_and_value))
 
-    def _first(self, partitions: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.int64]:
-        """The rows whose offset was not read before, in order."""
+    def _first(self, partitions: NDArray[Any], ledgers: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.int64]:
+        """The rows whose position was not read before, in order."""
         found = list[NDArray[np.int64]]()
-        for partition in np.unique(partitions).tolist():
-            rows = np.flatnonzero(partitions == partition)
+        for partition, ledger in np.unique(np.stack((partitions, ledgers)), axis=1).T.tolist():
+            rows = np.flatnonzero((partitions == partition) & (ledgers == ledger))
             rows = rows[np.unique(entries[rows], return_index=True)[1]]
-            offsets = entries[rows]
-            read = self._read.get(partition, np.zeros(0, bool))
-            if (lacks := int(offsets.max()) + 1 - len(read)) > 0:
+            own = entries[rows]
+            read = self._read.get((partition, ledger), np.zeros(0, bool))
+            if (lacks := int(own.max()) + 1 - len(read)) > 0:
                 read = np.append(read, np.zeros(max(lacks, len(read)), bool))
-            found.append(rows[~read[offsets]])
-            read[offsets] = True
-            self._read[partition] = read
+            found.append(rows[~read[own]])
+            read[own] = True
+            self._read[partition, ledger] = read
         return np.sort(np.concatenate(found))
