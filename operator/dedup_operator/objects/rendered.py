@@ -5,12 +5,14 @@ Helm's, for whose pods Helm would wait and which nobody would take away, no righ
 where the entry says that they are. What is installed is what was judged, and nothing is rendered a second time.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dedup.errors import PlatformError, one_line
 from dedup_operator.objects.listed import LIST, MADE, ListedSystem
 from dedup_operator.objects.names import LABEL, Owner
+from dedup_operator.objects.rendered_rules import broken, chart_of
 from dedup_operator.schema.crd import GROUP
 
 Object = dict[str, Any]
@@ -35,10 +37,20 @@ def _events(made: Object) -> set[str]:
 
 def check(entry: ListedSystem, objects: Sequence[Any], release: str, namespace: str) -> None:
     """PlatformError for the first object that an entry's chart may not make, or if the brokers are not there."""
+    _check_data(entry, objects)
     for made in objects:
         if refused := _refused(entry, made, namespace):
             rule, todo = refused
             raise PlatformError(where=_where(entry), got=_named(made), rule=rule, todo=todo)
+    chart = chart_of(entry, release, objects)
+    for made in objects:
+        try:
+            found = broken(chart, made)
+        except (AttributeError, TypeError, KeyError):  # text where a map belongs, and the like
+            found = "something of another type than Kubernetes has there", "what is rendered can be read"
+        if found:
+            got = one_line(f"{_named(made)}: {found[0]}")[: 2 * _MOST]
+            raise PlatformError(where=_where(entry), got=got, rule=found[1], todo=_ADVICE)
     name, count = entry.brokers_of(release, namespace), entry.brokers.count
     sets = {
         each["metadata"]["name"]: each["spec"].get("replicas", 1) for each in objects if each["kind"] == "StatefulSet"
@@ -51,6 +63,19 @@ def check(entry: ListedSystem, objects: Sequence[Any], release: str, namespace: 
             rule="faults and the tester find the brokers by what the entry says of them",
             todo=f"have the administrator write what the chart makes into {LIST}",
         )
+
+
+def _check_data(entry: ListedSystem, objects: Sequence[Any]) -> None:
+    """PlatformError for what is no JSON: YAML has dates, binaries and circles, and an API server has none."""
+    try:
+        json.dumps(objects)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PlatformError(
+            where=_where(entry),
+            got=f"what is no JSON: {one_line(str(error))[:_MOST]}",
+            rule="a chart renders objects as an API server takes them",
+            todo="have the chart quote what looks like a date or a time; or choose another chart",
+        ) from None
 
 
 def owned(objects: Sequence[Object], owner: Owner, release: str) -> list[Object]:
@@ -95,9 +120,14 @@ def _refused(entry: ListedSystem, made: Any, namespace: str) -> tuple[str, str] 
         return "Helm waits for hooks, and nobody takes their objects away", _ADVICE
     if kind == "RoleBinding" and not _binds_here(made, namespace):
         return f"a binding gives a Role of {namespace} to accounts of {namespace}", _ADVICE
-    if kind in _WITH_PODS and not _is_labelled(((made.get("spec") or {}).get("template") or {}).get("metadata")):
+    if kind in _WITH_PODS and not _has_template(made.get("spec")):
         return "what makes pods has a template for them, with labels", _ADVICE
     return None
+
+
+def _has_template(spec: Any) -> bool:
+    template = spec.get("template") if isinstance(spec, dict) else None
+    return isinstance(template, dict) and _is_labelled(template.get("metadata"))
 
 
 def _is_object(made: Any) -> bool:
@@ -111,11 +141,14 @@ def _is_labelled(meta: Any) -> bool:
 
 
 def _binds_here(made: Object, namespace: str) -> bool:
-    subjects = made.get("subjects") or ()
+    subjects, role = made.get("subjects") or (), made.get("roleRef")
     accounts = all(
-        each.get("kind") == "ServiceAccount" and each.get("namespace", namespace) == namespace for each in subjects
+        isinstance(each, dict)
+        and each.get("kind") == "ServiceAccount"
+        and each.get("namespace", namespace) == namespace
+        for each in subjects
     )
-    return (made.get("roleRef") or {}).get("kind") == "Role" and accounts
+    return isinstance(role, dict) and role.get("kind") == "Role" and accounts
 
 
 def _where(entry: ListedSystem) -> str:
