@@ -35,8 +35,7 @@ there = {(kind, namespace, name): made for kind, namespace, name, made in asked[
 world = World(FakeCluster(there, asked["versions"]))
 world.now_s = asked["now_s"]
 number = count(1)
-if asked["looks"] != 0:
-    world.run(until=lambda _: next(number) == asked["looks"])
+world.run(until=lambda _: next(number) == asked["looks"])
 objects = [[*key, made] for key, made in world.cluster.objects.items()]
 told = {"objects": objects, "versions": world.cluster.versions, "now_s": world.now_s, "jobs": world.player.jobs}
 print(json.dumps({**told, "overlaps": world.player.overlaps}))
@@ -47,12 +46,15 @@ ENDED: Final = ("Finished", "Pass", "2/2 runs")
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files of the version before."""
+    return unpacked(tmp_path_factory.mktemp("before"))
+
+
+def unpacked(folder: Path) -> Path:
+    """The files of the version before, in that folder."""
     asked = ["git", "-C", str(ROOT), "archive", BEFORE, *ROOMS[:-1], "testbed", "charts"]
     done = subprocess.run(asked, capture_output=True, check=False, timeout=120)
     if done.returncode:
         pytest.skip(f"the version before, {BEFORE}, is not in this clone's history")
-    folder = tmp_path_factory.mktemp("before")
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
     return folder
