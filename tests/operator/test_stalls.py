@@ -14,6 +14,7 @@ import pytest
 from testbed.specs import changed
 from testbed.worlds import LOCKING, NAMESPACE, SETTINGS, FakeCluster, ScriptedHelm, World
 from tests.operator import test_consents as consents
+from tests.operator import test_listed as listed
 from tests.operator import test_preview as preview
 from tests.operator import test_strimzi as strimzi
 from tests.operator.gates import ROOT
@@ -301,6 +302,13 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("pod …: got no annotation …", lambda: looked(of_others(annotations={}))),
     ("pod …: got no owner …", lambda: looked(of_others(consents.DELETE, ownerReferences=[]))),
     ("pod …, annotation …: got …", lambda: looked(of_others(annotations={"dedup.dev/hold": "hold"}))),
+    ("system …: deploy.chart: got …", lambda: looked(listed.applied(listed.CHART, name="others"))),
+    (
+        "spec.….…: got fault …, on a system of the administrator's list",
+        lambda: looked(listed.applied(listed.CHART, ("spec/faults", [listed.KILL]))),
+    ),
+    ("chart …: digest: got …", lambda: looked(listed.applied(listed.WRONG))),
+    ("chart …: got …", lambda: looked(listed.applied([listed.CLUSTER_ROLE]))),
     ("Namespace …: got Pod Security level …", strict_namespace),
     ("spec.runToken: got …, which was used before", used_token),
     ("….secretRef.name: got …, which is not there", lambda: looked(applied(STORE))),
