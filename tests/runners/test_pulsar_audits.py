@@ -61,7 +61,11 @@ class Broker:
     """
 
     def __init__(
-        self, log: list[dict[str, str]], first: list[Message], late: Sequence[Message] = (), last: Position | None = None
+        self,
+        log: list[dict[str, str]],
+        first: list[Message],
+        late: Sequence[Message] = (),
+        last: Position | None = None,
     ) -> None:
         self.log, self.batches, self.late = log, [first], list(late)
         self.last = last or first[-1].message_id()

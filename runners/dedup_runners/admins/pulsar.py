@@ -225,7 +225,7 @@ class PulsarAdmin(Closing):
             yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
 
     def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
-        """What the metadata of an entry say, as headers; None: brokers cannot read it. `place`: partition, ledger, it."""
+        """Headers with an entry's metadata; None: brokers cannot read it. `place`: partition, ledger, entry."""
         partition, ledger, entry = place
         at = f"ledger/{ledger}/entry/{entry}"
 
