@@ -25,6 +25,7 @@ from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.explorations import _asked as asked_of
 from dedup_lab.exploring.folders import Asked, Folder
 from dedup_lab.exploring.grounds import Shape, of_file
+from dedup_lab.exploring.protocols import EXPLORED
 from dedup_lab.exploring.shrinking import Candidate, shrink_transactions
 from dedup_lab.exploring.visits import Ground
 from dedup_runners.interposer.conversations import Row
@@ -352,7 +353,7 @@ def test_a_file_without_aborted_transactions_or_with_zombies_is_refused() -> Non
 
 def test_pulsars_transactions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever clients are explored: its control and its requests are others than Kafka's."""
-    monkeypatch.setitem(grounds.EXPLORED, "pulsar-java", grounds.EXPLORED["pulsar-client"])  # type: ignore[index]
+    monkeypatch.setitem(EXPLORED, "pulsar-java", EXPLORED["pulsar-client"])
     pulsars = load(EXAMPLE.parents[1] / "workloads" / "pulsar-transactions.yaml")
     with pytest.raises(SpecificationError, match="no transactions of Pulsar are explored"):
         of_file(pulsars, "t", Shape())

@@ -1,6 +1,6 @@
 """The audit of a Pulsar topic with transactions, by the client's own reader: its library and the brokers are ours."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -61,9 +61,13 @@ class Broker:
     """
 
     def __init__(
-        self, log: list[dict[str, str]], first: list[Message], late: list[Message] = [], last: Position | None = None
+        self,
+        log: list[dict[str, str]],
+        first: list[Message],
+        late: Sequence[Message] = (),
+        last: Position | None = None,
     ) -> None:
-        self.log, self.batches, self.late = log, [first], late
+        self.log, self.batches, self.late = log, [first], list(late)
         self.last = last or first[-1].message_id()
         self.questions, self.asked_before = 0, 3
         self.knows_reader, self.fails = True, set[str]()

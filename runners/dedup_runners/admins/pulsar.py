@@ -155,17 +155,16 @@ class PulsarAdmin(Closing):
         return time.monotonic() - started
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        stats = enumerate(self._internal(topic, f"the ends of {topic}"))
-        return [EndPosition(partition=number, extents=extents(each)) for number, each in stats]
+        stats = map(extents, self._internal(topic, f"the ends of {topic}"))
+        return [EndPosition(partition=number, extents=each) for number, each in enumerate(stats)]
 
     def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
         """Up to which (ledger, entry) a durable subscription has acknowledged all, of each partition."""
-        what = f"what {subscription} has acknowledged of {topic}"
-        return [mark_deleted(each, subscription) for each in self._internal(topic, what)]
+        return [mark_deleted(each, subscription) for each in self._internal(topic, f"cursors of {subscription}")]
 
     def offered(self, topic: str, subscription: str) -> list[tuple[int, int] | None]:
         """Of each partition, up to which (ledger, entry) its owner has sent a subscription what it gives to it."""
-        return [offered(each, subscription) for each in self._internal(topic, f"what {subscription} was offered")]
+        return [offered(each, subscription) for each in self._internal(topic, f"cursors of {subscription}")]
 
     def _internal(self, topic: str, what: str) -> list[dict[str, Any]]:
         """The internal statistics of its partitions; `what` is asked for, in words."""
@@ -226,7 +225,7 @@ class PulsarAdmin(Closing):
             yield self._ask("GET", f"{base}/ledger/{ledger}/entry/{entry}", accepted=UNREADABLE).status_code
 
     def metadata(self, topic: str, place: tuple[int, int, int]) -> Mapping[str, str] | None:
-        """What the metadata of an entry say, as headers; None: brokers cannot read it. `place`: partition, ledger, it."""
+        """Headers with an entry's metadata; None: brokers cannot read it. `place`: partition, ledger, entry."""
         partition, ledger, entry = place
         at = f"ledger/{ledger}/entry/{entry}"
 
