@@ -80,8 +80,8 @@ def test_the_page_has_a_row_for_each_claim_and_says_what_is_not_tested() -> None
 
 
 def test_each_row_takes_its_own_runs() -> None:
-    killed = Group(variant="killed", effective=10, with_copies=9, missing=0, verdict=Verdict.PASS)
-    closed = Group(variant="closed", effective=10, with_copies=0, missing=0, verdict=Verdict.PASS)
+    killed = Group(variant="killed", effective=10, passed=10, with_copies=9, verdict=Verdict.PASS)
+    closed = Group(variant="closed", effective=10, passed=10, with_copies=0, verdict=Verdict.PASS)
     crashes = batch(run("control", 4), run("control"), run("dedup"), run("dedup"), table="kafka-kill-leader")
     rates = {"kafka": {PLAIN: [100.0] * 10, ON: [99.0] * 10}}
     told = {
@@ -110,6 +110,7 @@ def test_what_is_kept_is_what_the_summary_says_and_a_run_without_a_result_is_ref
     assert [(each.variant, each.effective, each.with_copies) for each in found.groups] == [
         (row.variant, row.effective_runs, row.runs_with_copies) for row in told.systems
     ]
+    assert sum(each.passed for each in found.groups) == sum(run.verdict is Verdict.PASS for run in told.runs) > 0
     wrong = summary(runs=(told.runs[0].model_copy(update={"verdict": Verdict.ERROR}), *told.runs[1:]))
     with pytest.raises(EvidenceError, match=f"nothing to rely on of {told.runs[0].run_id}"):
         of_summary(RESTART, wrong)

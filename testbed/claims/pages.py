@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from dedup.experiment.statistics import Ratio, ratio_of
-from dedup.judgement.verdicts import Verdict
 from testbed.claims.rows import ROWS, Cell, Claim, Row
 from testbed.claims.trials import Kept
 from testbed.s0.batches import Batch
@@ -80,7 +79,7 @@ def runs_of(cell: Cell, batches: Sequence[Batch], kept: Mapping[str, Kept]) -> R
     if cell.trial is None or cell.trial.name not in kept:
         return None
     group = kept[cell.trial.name].group(cell.trial.variant)
-    return Runs(group.effective, group.with_copies, group.verdict is Verdict.PASS and not group.missing)
+    return Runs(group.effective, group.with_copies, group.passed == group.effective)
 
 
 def judged(claim: Claim, runs: Runs) -> str:
@@ -126,8 +125,8 @@ def _made(batches: Sequence[Batch], kept: Mapping[str, Kept], costs: Costs) -> I
     yield "## What was run\n"
     for name, each in kept.items():
         shown = "; ".join(
-            f"{group.variant}: {group.effective} effective runs, {group.with_copies} with copies, {group.verdict}"
-            for group in each.groups
+            f"{one.variant}: {one.effective} effective runs, {one.passed} as expected, {one.with_copies} with copies"
+            for one in each.groups
         )
         versions = ", ".join(f"{what} {version}" for what, version in sorted(each.versions.items()))
         yield f"- `{name}`: {shown}. Recorded {(each.recorded or 'at no known time')[:10]} with {versions}."

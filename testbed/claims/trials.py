@@ -31,9 +31,9 @@ class Group(BaseModel):
     variant: str
     effective: int
     """Runs whose fault found something in flight."""
+    passed: int
+    """Runs whose expectation was met, which only effective ones can."""
     with_copies: int
-    missing: int
-    """Messages that were acknowledged, and not read, in all runs together."""
     verdict: Verdict
 
 
@@ -94,8 +94,8 @@ def of_summary(trial: Trial, summary: Summary) -> Kept:
             Group(
                 variant=row.variant,
                 effective=row.effective_runs,
+                passed=sum(run.variant == row.variant and run.verdict is Verdict.PASS for run in summary.runs),
                 with_copies=row.runs_with_copies,
-                missing=row.sums.not_received,
                 verdict=row.verdict,
             )
             for row in summary.systems

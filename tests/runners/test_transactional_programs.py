@@ -150,7 +150,8 @@ def test_the_end_of_a_session_says_that_it_was_fenced(config: Make, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("system", "words"), [("kafka", "resumed under the same transactional id"), ("pulsar", "resumed as another producer")]
+    ("system", "words"),
+    [("kafka", "resumed under the same transactional id"), ("pulsar", "resumed as another producer")],
 )
 def test_who_takes_over_has_the_transactional_id_or_where_there_is_none_a_name_of_its_own(
     system: str, words: str, config: Make, tmp_path: Path
