@@ -24,7 +24,8 @@ conflicts = int(sys.argv[1])
 log = open(sys.argv[2], "a")
 asked = json.loads(sys.stdin.readline())
 print("done pulsar-client 9.9", flush=True)
-left = {p: [(e, (p << 48 | e + 1).to_bytes(8, "big").hex()) for e in range(3)] for p in range(2)}
+order = [int(each) for each in sys.argv[3]]
+left = {p: [(e, (p << 48 | e + 1).to_bytes(8, "big").hex()) for e in order] for p in range(2)}
 for line in sys.stdin:
     words = line.split()
     print(line.strip(), file=log, flush=True)
@@ -65,9 +66,9 @@ def lived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     monkeypatch.setattr(processing_pulsar_java, "PulsarAdmin", Admin)
     monkeypatch.setattr("dedup_runners.clients.processing_writing.AGAIN_S", 0.0)
 
-    def live(commit: Commit, conflicts: int = 0) -> tuple[list[str], list[list[str]]]:
+    def live(commit: Commit, conflicts: int = 0, order: str = "012") -> tuple[list[str], list[list[str]]]:
         orders = tmp_path / "orders"
-        argv = (sys.executable, "-S", "-E", "-c", SCRIPT, str(conflicts), str(orders))
+        argv = (sys.executable, "-S", "-E", "-c", SCRIPT, str(conflicts), str(orders), order)
         endpoints = {"system": "pulsar", "client_bootstrap": "p", "direct_bootstrap": "p", "brokers": []}
         config = ConsumerConfig.model_validate(
             {
@@ -113,6 +114,23 @@ def test_acknowledgements_are_in_the_transaction_of_the_outputs(lived: Any) -> N
 def test_outside_of_it_they_come_before_or_after(commit: Commit, first: list[str], lived: Any) -> None:
     _, orders = lived(commit)
     assert within(orders)[: len(first)] == first
+
+
+@pytest.mark.parametrize("order", ["012", "120"], ids=["in order", "what was pending comes last"])
+def test_a_life_takes_what_a_killed_one_left_pending_and_does_not_say_that_it_skipped_it(
+    lived: Any, order: str
+) -> None:
+    said, orders = lived(Commit.IN_TRANSACTION, order=order)
+    assert len([each for each in orders if each[0] == "write"]) == 6
+    assert not [each for each in said if each.startswith("begins")]
+
+
+@pytest.mark.parametrize(
+    ("at", "left"), [((-1, -1), 7), ((5, -1), 7), ((5, 0), 6), ((5, 2), 4), ((6, 1), 2), ((6, 3), 0), ((9, 9), 0)]
+)
+def test_what_lies_behind_a_position(at: tuple[int, int], left: int) -> None:
+    end = EndPosition(partition=0, extents=((5, 3), (6, 4)))
+    assert processing_pulsar_java.behind(end, at) == left
 
 
 def test_outputs_name_their_input_and_this_life(lived: Any) -> None:

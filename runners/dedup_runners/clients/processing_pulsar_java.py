@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dedup.payloads import Message, packed
+from dedup.wire.manifests import EndPosition
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.clients.frames import line
 from dedup_runners.clients.processing import POLL_S, Place, Source, Taken, Task, say
@@ -75,9 +76,10 @@ class JavaSource(Source):
     def __init__(self, task: Task, client: Client) -> None:
         self._client, self.problem, self._committed = client, "", 0
         self._ends = {each.partition: last(each) for each in task.end}
-        self._taken = set[Place]()
+        self._taken = {each: set[Place]() for each in self._ends}
         with PulsarAdmin(task.config.endpoints) as admin:
             self._at = dict(enumerate(admin.mark_deleted(task.config.topic, group_of(task.config))))
+        self._left = {each.partition: behind(each, self._at[each.partition]) for each in task.end}
         places = [f"partition {each} after {ledger}:{entry}" for each, (ledger, entry) in self._at.items()]
         say("speaks", client.version)
         say("began", ", ".join([*places, "by the subscription's acknowledgements"]))
@@ -91,9 +93,9 @@ class JavaSource(Source):
                 "take", partition, most - len(batch), round(POLL_S * 1000)
             ):
                 place = Place(partition, int(ledger), int(entry), int(number))
-                if place in self._taken:
+                if place in self._taken[partition]:
                     continue  # it is given again after an abort, and this life still has it
-                self._taken.add(place)
+                self._taken[partition].add(place)
                 batch.append(Taken(place, bytes.fromhex(payload), None))
                 self._at[partition] = max(self._at[partition], place[1:3])
         return batch
@@ -122,7 +124,16 @@ class JavaSource(Source):
         self._client.close()
 
     def _over(self, partition: int) -> bool:
-        return self._at[partition] >= self._ends[partition]
+        """Whether this life has taken all that was not acknowledged: what was pending comes last, behind the end."""
+        return len(self._taken[partition]) >= self._left[partition]
+
+
+def behind(end: EndPosition, at: tuple[int, int]) -> int:
+    """How many entries, each of them a message, a partition has behind a position."""
+    ledger, entry = at
+    return sum(
+        max(0, entries - (entry + 1 if each == ledger else 0)) for each, entries in end.extents if each >= ledger
+    )
 
 
 class Outputs:
@@ -158,6 +169,12 @@ class PulsarLife(WritingLife):
 
     def _opened(self, task: Task) -> Source:
         return JavaSource(task, self._client)
+
+    def _say_where_it_begins(self, taken: Sequence[Taken]) -> None:
+        """Nothing: what the life before has left pending is given to this one later, behind what comes first."""
+
+    def _say_of_the_rest(self) -> None:
+        """Nothing, likewise."""
 
     def _add(self, batch: Sequence[Taken]) -> None:
         self._source.acknowledge(batch, "within")
