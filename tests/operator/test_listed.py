@@ -352,7 +352,13 @@ def with_container(**said: Any) -> Object:
 
 GOOD_ONE: Final = with_pods(
     serviceAccountName="r-a",
-    volumes=[{"name": "s", "secret": {"secretName": "r-s"}}, {"name": "e", "emptyDir": {}}],
+    securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    volumes=[
+        {"name": "s", "secret": {"secretName": "r-s"}},
+        {"name": "e", "emptyDir": {}},
+        {"name": "c", "persistentVolumeClaim": {"claimName": "r-data"}},
+        {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+    ],
     containers=[
         {
             "name": "broker",
@@ -388,7 +394,28 @@ GOOD_ONE: Final = with_pods(
         (with_pods(serviceAccountName="dedup-operator"), "account dedup-operator"),
         (with_pods(serviceAccount="dedup-operator"), "account dedup-operator"),
         (with_pods(hostNetwork=True), "hostNetwork"),
-        (with_pods(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "a volume of the node's"),
+        (with_pods(volumes=[{"name": "h", "hostPath": {"path": "/"}}]), "a volume of kind hostPath"),
+        (with_pods(volumes=[{"name": "h", "csi": {"driver": "d"}}]), "a volume of kind csi"),
+        (
+            with_pods(volumes=[{"name": "h", "persistentVolumeClaim": {"claimName": "histories"}}]),
+            "the claim histories",
+        ),
+        (with_pods(volumes=[{"name": "p", "projected": {"sources": [{"podCertificate": {}}]}}]), "of podCertificate"),
+        (with_pods(volumes=["text"]), "of another type"),
+        (with_pods(securityContext={"sysctls": [{"name": "kernel.shm_rmid_forced", "value": "0"}]}), "beyond baseline"),
+        (with_pods(priorityClassName="system-node-critical"), "a priority"),
+        (with_pods(imagePullSecrets=[{"name": "theirs"}]), "the Secret theirs"),
+        (with_container(securityContext={"windowsOptions": {"hostProcess": True}}), "beyond baseline"),
+        (with_container(securityContext={"seccompProfile": {"type": "Unconfined"}}), "beyond baseline"),
+        (with_container(livenessProbe={"httpGet": {"host": "169.254.169.254", "port": 80}}), "another host"),
+        ({**ACCOUNT, "metadata": {"name": "r-a", "annotations": {"eks.amazonaws.com/role-arn": "a"}}}, "annotations"),
+        ({**ACCOUNT, "imagePullSecrets": [{"name": "theirs"}]}, "Secrets of others"),
+        ({**SETTING, "metadata": {"name": "r-toxiproxy"}}, "ConfigMap r-toxiproxy: its name"),
+        (
+            {**SETTING, "metadata": {"name": "r-c", "labels": {"dedup.dev/component": "run"}}},
+            "label dedup.dev/component",
+        ),
+        ({**SECRET, "metadata": {"name": "r-c", "labels": {"owner": "helm"}}}, "the label owner: helm"),
         (with_pods(volumes=[{"name": "s", "secret": {"secretName": "store"}}]), "the Secret store"),
         (
             with_pods(volumes=[{"name": "p", "projected": {"sources": [{"secret": {"name": "store"}}]}}]),
@@ -408,7 +435,8 @@ GOOD_ONE: Final = with_pods(
 def test_a_chart_takes_nothing_that_is_not_its_own(wrong: Object, got: str) -> None:
     wide, good = entry(**WIDE), [GOOD_ONE, ACCOUNT, ROLE, BINDING, SECRET, SERVICE]
     check(wide, good, "r", "lab")
-    others = [each for each in good if (each["kind"], each["metadata"]) != (wrong["kind"], wrong["metadata"])]
+    same = (wrong["kind"], wrong["metadata"]["name"])
+    others = [each for each in good if (each["kind"], each["metadata"]["name"]) != same]
     with pytest.raises(PlatformError) as refused:
         check(wide, [*others, wrong], "r", "lab")
     assert got in refused.value.got
