@@ -19,10 +19,10 @@ rows. Here it is with today's versions. `make kafka-and-pulsar` makes the runs t
 `docs/kafka-and-pulsar/`, and writes this page. The first row rests on [S0's tables](s0.md), the last on `bench/cost`.
 
 *As S4 says* and *not so today* follow by a rule from the runs (`testbed/claims/pages.py`). A run counts if its fault
-found messages in flight. *Not shown*: the runs do not tell; that one fault leaves no copies does not say that none does. *Not tested*:
-there are no runs. With other faults, clients and settings both systems have copies or losses in spite of deduplication:
-[known bugs](known-bugs.md) has those that were found, such as librdkafka 4953 (Kafka), and pulsar-client-cpp 546 and Pulsar 6273 (a
-producer that comes back under its name, with batches).
+found messages in flight. *Not shown*: the runs do not tell; that one fault leaves no copies does not say that none
+does. *Not tested*: there are no runs. With other faults, clients and settings both systems have copies or losses in
+spite of deduplication: [known bugs](known-bugs.md) has those that were found, such as librdkafka 4953 (Kafka), and
+pulsar-client-cpp 546 and Pulsar 6273 (a producer that comes back under its name, with batches).
 """
 NEAR: Final = 0.05
 DOUBT: Final = Fraction(1, 10)
