@@ -34,6 +34,7 @@ def test_a_program_is_looked_for_where_the_file_is_and_by_name_on_path(
     (tmp_path / "mine").chmod(0o755)
     assert programs.own(["./mine", "--fast"], tmp_path).model_dump() == {
         "argv": ("./mine", "--fast"),
+        "application": (),
         "environment": {},
         "folder": tmp_path,
     }

@@ -171,7 +171,7 @@ def test_a_pulsar_partition_that_was_read_to_its_end_is_not_waited_for_until_it_
     consumer = object.__new__(pulsar.Consumer)
     parts = [Exhausted(1), Exhausted(0), Exhausted(50)]
     consumer._consumers, consumer._turn, consumer._ended, consumer.foreign = parts, 0, {}, []
-    consumer._last = dict.fromkeys(range(3), (-1, -1, -1))
+    consumer._transacted, consumer._last = False, dict.fromkeys(range(3), (-1, -1, -1))
     consumer._form = Form(sends=False, size=8)
 
     def end(*entries: int) -> tuple[EndPosition, ...]:
