@@ -4,9 +4,6 @@ What is shown by the dozen on a fake cluster (tests/operator/test_upgrades.py) i
 """
 
 import json
-import os
-import subprocess
-import sys
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +16,7 @@ from testbed.requests import apply, try_to_apply
 from testbed.specs import changed
 from testbed.worlds import World
 from tests.operator.test_reconciliations import SMALL
-from tests.operator.test_upgrades import ENDED, ROOMS, ROOT, unpacked
+from tests.operator.test_upgrades import ENDED, ROOT, run_as, unpacked
 
 from dedup_operator.clusters import path_of
 from dedup_operator.schema import crd
@@ -47,16 +44,7 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def old_operator(version: Path, api_server: ApiServer, namespace: str, looks: int) -> None:
     """So many looks of that version's operator, or all that there are."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(api_server.kubeconfig), namespace, str(looks)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(version / room) for room in ROOMS)},
-        cwd=version,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert not done.returncode, done.stderr[-2000:]
+    run_as(version, PROGRAM, str(api_server.kubeconfig), namespace, str(looks))
 
 
 def definition(version: Path) -> dict[str, Any]:

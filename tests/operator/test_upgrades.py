@@ -60,6 +60,22 @@ def unpacked(folder: Path) -> Path:
     return folder
 
 
+def run_as(version: Path, program: str, *arguments: str, told: str = "") -> str:
+    """What a program of Python says that imports that version's packages."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        input=told,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(version / room) for room in ROOMS)},
+        cwd=version,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    return done.stdout
+
+
 @dataclass
 class Shared:
     """What both operators find: the objects, the time, and the Jobs that ever ran."""
@@ -72,20 +88,9 @@ class Shared:
 
     def on(self, version: Path, looks: int) -> "Shared":
         """What is there after so many looks of that version's operator, or when nothing is left for it to do."""
-        rooms = os.pathsep.join(str(version / room) for room in ROOMS)
         told = {"objects": self.objects, "versions": self.versions, "now_s": self.now_s, "looks": looks}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=json.dumps(told),
-            env={**os.environ, "PYTHONPATH": rooms},
-            cwd=version,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert not done.returncode, done.stderr[-2000:]
-        found = Shared(**json.loads(done.stdout.splitlines()[-1]))
+        said = run_as(version, PROGRAM, told=json.dumps(told))
+        found = Shared(**json.loads(said.splitlines()[-1]))
         found.jobs, found.overlaps = {**self.jobs, **found.jobs}, [*self.overlaps, *found.overlaps]
         return found
 
