@@ -99,6 +99,9 @@ exactly-once: setup ## S2's patterns: a service killed at each of its steps; mak
 kafka-and-pulsar: setup ## S4's table of five claims: makes the runs that are missing; writes docs/kafka-and-pulsar.md
 	$(PYTHON) -m testbed.claims $(TRIAL)
 
+known-bugs: setup ## Each of examples/bugs twenty times a version; hours; goes on where it stopped; writes docs/known-bugs-figures.md
+	$(PYTHON) -m testbed.known_bugs $(BUG) $(if $(BATCHES),--batches $(BATCHES))
+
 bench: setup ## Every benchmark: ratios against the brokers' own tools, measured side by side
 	@set -e; for bench in $(BENCHES); do echo "== $$bench"; $(PYTHON) $$bench; done
 
@@ -160,5 +163,5 @@ clean: ## Remove caches and build output; .venv and results/ stay
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles discover fuzz s0 exactly-once kafka-and-pulsar bench crd control-plane control-plane-down cluster cluster-down
+.PHONY: help setup demo test test-fast test-share test-all lint format campaign cycles discover fuzz s0 exactly-once kafka-and-pulsar known-bugs bench crd control-plane control-plane-down cluster cluster-down
 .PHONY: docs drawings images image-parts images-twice probes release schemas tables test-strimzi lock clean

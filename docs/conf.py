@@ -14,7 +14,10 @@ LINK: Final = re.compile(r"\[([^\[\]]+)\]\(([^)\s:#]+)\)")
 START: Final = "docs/index"
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Learn": ("README", "docs/first-verdict", "docs/read-a-result", "docs/counts", "docs/restarts", "docs/glossary"),
-    "Test": ("docs/experiment", "docs/faults", "docs/verdicts", "docs/report", "docs/compare", "docs/known-bugs"),
+    "Test": (
+        *("docs/experiment", "docs/faults", "docs/verdicts", "docs/report", "docs/compare", "docs/known-bugs"),
+        "docs/known-bugs-figures",
+    ),
     "Ask a broker": ("docs/probes", "docs/explore", "docs/interposer"),
     "In Kubernetes": (
         *("docs/install", "docs/operations", "docs/operator-chart", "docs/resource", "docs/charts", "docs/gitops"),

@@ -133,17 +133,20 @@ def unlike(bug: Bug, summary: Summary, root: Path) -> list[str]:
             said.append(f"{name}: the verdict is {verdict}, and {expected} was expected")
         for run in summary.runs if bug.sign is not None else ():
             of = (run.system, f"{run.system}/{run.variant}")
-            if name in of and _shows(bug.sign, root, run) != (run.verdict is not Verdict.PASS):
+            if name in of and shows(bug, root, run) != (run.verdict is not Verdict.PASS):
                 said.append(
                     f"{run.run_id}: {'a' if run.verdict is Verdict.PASS else 'no'} line of its log has the sign"
                 )
     return said
 
 
-def _shows(sign: re.Pattern[str] | None, root: Path, run: RunRow) -> bool:
+def shows(bug: Bug, root: Path, run: RunRow) -> bool:
+    """Whether a run below the folder `root` shows the bug: its log has the sign; where there is none, it failed."""
+    if bug.sign is None:
+        return run.verdict is Verdict.FAIL
     log = root / (run.path or "") / LOG
     with machines.at(f"log {log}"):
-        return sign is not None and sign.search(log.read_text(errors="replace")) is not None
+        return bug.sign.search(log.read_text(errors="replace")) is not None
 
 
 def _text(path: Path) -> str:

@@ -1,18 +1,16 @@
 """The runs for the table: an example with more runs, of which the sums of each variant are kept."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dedup.errors import EvidenceError, PlatformError
+from dedup.errors import EvidenceError
 from dedup.experiment.spec import load
-from dedup.history.reports import SUMMARY
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
+from testbed import experiments
 from testbed.claims.rows import Trial
 
 ROOT: Final = Path(__file__).parents[2]
@@ -56,20 +54,7 @@ def make(trial: Trial, results: Path, kept: Path = KEPT) -> Kept:
     """Run a trial to its end, or go on with it, and keep it. PlatformError if it does not come to its end."""
     document = load(trial.file).model_dump(mode="json", by_alias=True, exclude_none=True)
     document["spec"] |= {"runs": RUNS, "replacements": RUNS}
-    out = results / trial.name
-    file = out.with_suffix(".json")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(document))
-    command = [sys.executable, "-m", "dedup_lab.cli", "run", str(file), "--out", str(out)]
-    code = subprocess.run([*command, *(["--resume"] if out.exists() else [])], check=False).returncode
-    if not (out / SUMMARY).is_file():
-        raise PlatformError(
-            where=trial.name,
-            got=f"exit code {code} and no {SUMMARY}",
-            rule="a trial is kept when it came to its end",
-            todo="read what was said above, then run it again: it goes on",
-        )
-    found = of_summary(trial, Summary.model_validate_json((out / SUMMARY).read_bytes()))
+    found = of_summary(trial, experiments.summed(trial.name, document, results / trial.name))
     kept.mkdir(parents=True, exist_ok=True)
     (kept / f"{trial.name}.json").write_text(found.model_dump_json(indent=1) + "\n")
     return found
@@ -77,13 +62,7 @@ def make(trial: Trial, results: Path, kept: Path = KEPT) -> Kept:
 
 def of_summary(trial: Trial, summary: Summary) -> Kept:
     """What is kept of a summary; EvidenceError if a run of it is an error, for then nothing is known of that run."""
-    if wrong := [run.run_id for run in summary.runs if run.counts is None or run.verdict is Verdict.ERROR]:
-        raise EvidenceError(
-            where=trial.name,
-            got=f"nothing to rely on of {', '.join(wrong)}",
-            rule="a trial is kept when each of its runs has a result",
-            todo="read why in its summary, then remove its results and run it again",
-        )
+    experiments.complete(trial.name, summary)
     (versions,) = summary.versions.values()
     return Kept(
         trial=trial.name,

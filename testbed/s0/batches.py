@@ -4,9 +4,6 @@ Histories are gigabytes, and stay where they were made. A batch is kept when eac
 changed after that; one that was interrupted is finished by `dedup run --resume`.
 """
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,15 +11,14 @@ from typing import Any, Final, NamedTuple
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dedup.errors import EvidenceError, PlatformError
-from dedup.history.reports import SUMMARY
+from dedup.errors import EvidenceError
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
+from testbed import experiments
 from testbed.s0.tables import TABLES, Table, experiment
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "docs" / "s0"
-RULE: Final = "a batch is kept when each of its runs has a result"
 
 
 class Run(BaseModel):
@@ -75,19 +71,8 @@ def missing(table: Table, upto: int, kept: Path = KEPT) -> Iterator[int]:
 def make(table: Table, number: int, results: Path) -> Batch:
     """Run a batch to its end, or go on with it, and keep it. PlatformError if it does not come to its end."""
     at, made = place(table, number, results), experiment(table, number)
-    file = at.results.with_suffix(".json")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(made.model_dump(mode="json", by_alias=True, exclude_none=True)))
-    command = [sys.executable, "-m", "dedup_lab.cli", "run", str(file), "--out", str(at.results)]
-    code = subprocess.run([*command, *(["--resume"] if at.results.exists() else [])], check=False).returncode
-    if not (at.results / SUMMARY).is_file():
-        raise PlatformError(
-            where=f"batch {number} of {table.name}",
-            got=f"exit code {code} and no {SUMMARY}",
-            rule=RULE,
-            todo="read what was said above, then make the table again: it goes on",
-        )
-    found = of_summary(table, number, Summary.model_validate_json((at.results / SUMMARY).read_bytes()))
+    document = made.model_dump(mode="json", by_alias=True, exclude_none=True)
+    found = of_summary(table, number, experiments.summed(f"batch {number} of {table.name}", document, at.results))
     found = found.model_copy(update={"load": round(psutil.getloadavg()[2] / (psutil.cpu_count() or 1), 1)})
     at.kept.parent.mkdir(parents=True, exist_ok=True)
     at.kept.write_text(found.model_dump_json(indent=1) + "\n")
@@ -96,13 +81,7 @@ def make(table: Table, number: int, results: Path) -> Batch:
 
 def of_summary(table: Table, number: int, summary: Summary) -> Batch:
     """What is kept of a batch's summary; EvidenceError if a run of it has no result, or an error for one."""
-    if lacking := [run.run_id for run in summary.runs if run.counts is None or run.verdict is Verdict.ERROR]:
-        raise EvidenceError(
-            where=f"batch {number} of {table.name}",
-            got=f"nothing to rely on of {', '.join(lacking)}",
-            rule=RULE,
-            todo="read why in its summary, then remove its results and make the table again",
-        )
+    experiments.complete(f"batch {number} of {table.name}", summary)
     (versions,) = summary.versions.values()
     return Batch(
         table=table.name,

@@ -1,0 +1,45 @@
+"""Experiments of a table that takes hours: each is run to its end, by calls that go on where the last one stopped."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dedup.errors import EvidenceError, PlatformError
+from dedup.history.reports import SUMMARY
+from dedup.judgement.summaries import Summary
+from dedup.judgement.verdicts import Verdict
+
+
+def summed(name: str, document: Mapping[str, Any], out: Path) -> Summary:
+    """Run an experiment into the folder `out`, or go on with it, and read its summary.
+
+    PlatformError if it does not come to its end.
+    """
+    file = out.with_suffix(".json")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document))
+    command = [sys.executable, "-m", "dedup_lab.cli", "run", str(file), "--out", str(out)]
+    code = subprocess.run([*command, *(["--resume"] if out.exists() else [])], check=False).returncode
+    if not (out / SUMMARY).is_file():
+        raise PlatformError(
+            where=name,
+            got=f"exit code {code} and no {SUMMARY}",
+            rule="it is kept when it came to its end",
+            todo="read what was said above, then make it again: it goes on",
+        )
+    return Summary.model_validate_json((out / SUMMARY).read_bytes())
+
+
+def complete(name: str, summary: Summary) -> Summary:
+    """The summary; EvidenceError if a run of it has no result, or an error for one: of that run nothing is known."""
+    if lacking := [run.run_id for run in summary.runs if run.counts is None or run.verdict is Verdict.ERROR]:
+        raise EvidenceError(
+            where=name,
+            got=f"nothing to rely on of {', '.join(lacking)}",
+            rule="it is kept when each of its runs has a result",
+            todo="read why in its summary, then remove its results and make it again",
+        )
+    return summary

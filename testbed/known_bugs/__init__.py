@@ -1,0 +1,1 @@
+"""Known bugs, ten and twenty times: `make known-bugs`."""
