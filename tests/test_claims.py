@@ -98,6 +98,19 @@ def test_each_row_takes_its_own_runs() -> None:
     assert told["| Throughput"] == f"{CONTRADICTED}: with deduplication 0.99 × (0.99 to 0.99) the throughput"
 
 
+def test_a_cost_that_one_client_has_and_another_has_not_tells_nothing_of_the_system() -> None:
+    slow, fast = [60.0] * 10, [100.0] * 10
+    by_one = {PLAIN: fast, ON: slow}
+    row = "| Throughput"
+    assert f" {HOLDS}: with deduplication 0.60 ×" in next(
+        line for line in page([], {}, {"kafka": by_one}).splitlines() if line.startswith(row)
+    )
+    both = {"kafka": by_one | {f"Java's client: {PLAIN}": fast, f"Java's client: {ON}": fast}}
+    (told,) = (line for line in page([], {}, both).splitlines() if line.startswith(row))
+    assert f" {NOT_SHOWN}: with deduplication 0.60 ×" in told
+    assert "with deduplication 1.00 × (1.00 to 1.00) the throughput by Java's client" in told
+
+
 def summary(**changes: object) -> Summary:
     made = small()
     evidence = all_evidence(made)

@@ -28,6 +28,9 @@ NEAR: Final = 0.05
 DOUBT: Final = Fraction(1, 10)
 PLAIN, ON, ONE = "no deduplication", "deduplication", "deduplication, 1 request in flight"
 """Settings of bench/cost."""
+CLIENTS: Final = {"": "", " by Java's client": "Java's client: "}
+"""In words -> what its settings begin with there."""
+BENCH_CLIENTS: Final = {"kafka": "librdkafka (but where another is named)", "pulsar": "pulsar-client"}
 HOLDS, CONTRADICTED, NOT_SHOWN, NOT_TESTED = "as S4 says", "**not so today**", "not shown", "not tested"
 
 
@@ -102,13 +105,19 @@ def judged(claim: Claim, runs: Runs) -> str:
 
 
 def _throughput(claim: Claim, rates: Mapping[str, Sequence[float]]) -> str:
-    ratio = ratio_of(rates.get(PLAIN, ()), rates.get(ON, ()), DOUBT)
-    if ratio is None:
+    """A claim of a system holds if it does with each client that was measured, and is refuted likewise."""
+    ratios = {
+        client: ratio
+        for client, before in CLIENTS.items()
+        if (ratio := ratio_of(rates.get(f"{before}{PLAIN}", ()), rates.get(f"{before}{ON}", ()), DOUBT)) is not None
+    }
+    if not ratios:
         return NOT_TESTED
-    shown = f"with deduplication {_text(ratio)} the throughput"
+    words = {of_ratio(claim, ratio) for ratio in ratios.values()}
+    shown = "; ".join(f"with deduplication {_text(ratio)} the throughput{client}" for client, ratio in ratios.items())
     if (one := ratio_of(rates.get(ON, ()), rates.get(ONE, ()), DOUBT)) is not None:
-        shown += f"; with one request in flight {_text(one)} that"
-    return f"{of_ratio(claim, ratio)}: {shown}"
+        shown += f"; with one request in flight {_text(one)} that of more"
+    return f"{words.pop() if len(words) == 1 else NOT_SHOWN}: {shown}"
 
 
 def of_ratio(claim: Claim, ratio: Ratio) -> str:
@@ -137,4 +146,5 @@ def _made(batches: Sequence[Batch], kept: Mapping[str, Kept], costs: Costs) -> I
         yield f"- `{table}`: [S0's table](s0.md#{table}), {sum(batch.table == table for batch in batches)} batches."
     for system, rates in costs.items():
         rounds = min(map(len, rates.values()))
-        yield f"- `bench/cost`, {system}: {rounds} rounds in turns; in brackets the intervals of 90 %."
+        by = BENCH_CLIENTS[system]
+        yield f"- `bench/cost`, {system}: {rounds} rounds in turns by {by}; in brackets the intervals of 90 %."

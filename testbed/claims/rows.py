@@ -67,7 +67,12 @@ ROWS: Final = (
             Trial("kafka-transactions", EXAMPLES / "workloads" / "kafka-transactions.yaml", "committed"),
             tested="connections are reset during transactions, of which every fifth is aborted",
         ),
-        Cell("none", Claim.ABSENT),
+        Cell(
+            "none",
+            Claim.ABSENT,
+            Trial("pulsar-transactions", EXAMPLES / "workloads" / "pulsar-transactions.yaml", "committed"),
+            tested="the answer to one commit is lost, every fifth transaction is aborted, no part is read",
+        ),
     ),
     Row(
         "Deduplication across sessions of a producer",
