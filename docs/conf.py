@@ -16,7 +16,7 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
     "Learn": ("README", "docs/first-verdict", "docs/read-a-result", "docs/counts", "docs/restarts", "docs/glossary"),
     "Test": (
         *("docs/experiment", "docs/faults", "docs/verdicts", "docs/report", "docs/compare", "docs/known-bugs"),
-        "docs/known-bugs-figures",
+        *("docs/known-bugs-figures", "docs/reports/*"),
     ),
     "Ask a broker": ("docs/probes", "docs/explore", "docs/interposer"),
     "In Kubernetes": (
