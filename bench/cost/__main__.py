@@ -7,7 +7,7 @@ half a second, it sends nothing, and that is paid once in a producer's life. Eve
 on the same brokers; every second round goes backwards. A ratio is the median over all pairs, with the interval that
 holds the truth with 90 % confidence (dedup.experiment.statistics.ratio_of).
 
-    python bench/cost [--system kafka|pulsar] [--rounds N] [--messages N] [--rate N] [--json FILE]
+    python bench/cost [--system kafka|pulsar] [--setting NAME] [--rounds N] [--messages N] [--json FILE]
 
 *No measurable loss* holds if the whole interval lies within 5 % of 1; it is refuted if all of it lies below; else the
 rounds were too few, or too unlike, to tell. Exits with 0 whatever it finds: a cost is no error.
@@ -23,6 +23,7 @@ import sys
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
@@ -209,6 +210,7 @@ class Contest(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--system", choices=sorted(SETTINGS), action="append")
+    parser.add_argument("--setting", action="append", metavar="NAME", help="only this one, and what else is named so")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--messages", type=int, default=300_000, help="of a run as fast as it goes")
     parser.add_argument("--rate", type=int, default=5_000, help="messages a second where latencies are measured")
@@ -222,7 +224,8 @@ def main() -> int:
             endpoints = module.start(lab, version=VERSIONS[system], proxied=False)
             with admins.connect(endpoints) as admin:
                 contest = Contest(system, endpoints, admin, Path(name), asked.messages, asked.rate, asked.seconds)
-                all_samples[system] = samples = in_turns(contest, asked.rounds)
+                settings = [each for each in SETTINGS[system] if each.name in (asked.setting or [each.name])]
+                all_samples[system] = samples = in_turns(contest, settings, asked.rounds)
         show(system, samples, asked)
         if asked.json is not None:
             told = {
@@ -233,9 +236,8 @@ def main() -> int:
     return 0
 
 
-def in_turns(contest: Contest, rounds: int) -> dict[str, list[Sample]]:
+def in_turns(contest: Contest, settings: Sequence[Setting], rounds: int) -> dict[str, list[Sample]]:
     """One sample a setting and round, after rounds that warm the brokers up; every second round goes backwards."""
-    settings = SETTINGS[contest.system]
     samples: dict[str, list[Sample]] = {setting.name: [] for setting in settings}
     for number in range(1 - WARM_UP_ROUNDS, rounds + 1):
         for setting in settings[:: 1 if number % 2 else -1]:
@@ -254,7 +256,7 @@ def show(system: str, samples: dict[str, list[Sample]], asked: argparse.Namespac
     print(f"{asked.seconds:g} s; medians of {asked.rounds} rounds in turns, ratios with 90 % intervals\n")
     print("| setting | messages/s | p50 | p99 | beside | throughput | no measurable loss | p50 | p99 |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for setting in SETTINGS[system]:
+    for setting in (each for each in SETTINGS[system] if each.name in samples):
         own, other = samples[setting.name], samples.get(setting.beside or "", [])
         columns = [[getattr(each, field) for each in own] for field in Sample._fields]
         medians = [f"{median(columns[0]):,.0f}", *(_ms(column) for column in columns[1:])]

@@ -37,6 +37,7 @@ from dedup_lab.exploring.grounds import Access, Shape, Site, standing
 from dedup_lab.exploring.protocols import EXPLORED
 from dedup_lab.exploring.shrinking import Candidate, shrink, shrink_transactions
 from dedup_lab.exploring.visits import Ground, size_of, visit
+from dedup_lab.terminal.consoles import saying
 from dedup_lab.terminal.explorations import show
 
 CALM: Final = 3
@@ -75,8 +76,8 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
     with (
         machines.at(f"folder {root}"),
         results.alone(root, "dedup explore"),
-        console.status("beginning") as status,
-        standing(target, access, options.shape, root / "logs", cancelled, status.update) as site,
+        saying(console, "beginning") as say,
+        standing(target, access, options.shape, root / "logs", cancelled, say) as site,
     ):
         threads.begin()
         for note in site.notes:
@@ -87,11 +88,11 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
         try:
             result: Exploration | Replay
             if witness is None:
-                result = Exploring(target, site, options, folder, crew, status.update).run()
+                result = Exploring(target, site, options, folder, crew, say).run()
             else:
                 result = replays.replay(witness, crew)
         except KeyboardInterrupt:
-            status.update("interrupted; removing the topics")
+            say("interrupted; removing the topics")
             crew.close()
             console.print(f"to finish it: dedup explore {target} … --resume {root}", soft_wrap=True, markup=False)
             raise
