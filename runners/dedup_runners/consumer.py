@@ -111,7 +111,9 @@ class Consumption:
         """Let the application process what lies below the end."""
         from dedup_runners.workloads import outputs  # few runs have an application
 
-        application = outputs.application(self._config, self.end, self._admin, recorder, observer, Consumption)
+        application = outputs.application(
+            self._config, self.end, self._admin, recorder, observer, Consumption, self.received
+        )
         self._stop_application = application.stop
         if self._stopped:
             application.stop()
