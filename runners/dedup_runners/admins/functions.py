@@ -1,6 +1,6 @@
 """Functions of Pulsar, seen by their operator: registered with a worker, and what brokers tell of their progress.
 
-How many messages were stored in a topic since its owner has it, and how many entries a subscription has not
+How many messages came to a topic since its owner has it, and how many entries a subscription has not
 acknowledged, are the owner's statistics; a partition has its own.
 """
 
@@ -61,7 +61,7 @@ class Functions(Closing):
             raise _refused(f"function {name}", answer)
 
     def stored(self, topic: str, partitions: int) -> int:
-        """How many messages its owners have stored in a topic, since they have it."""
+        """How many messages its owners have taken for a topic, since they have it; duplicates count, too."""
         return sum(int(each["msgInCounter"]) for each in self._stats(topic, partitions))
 
     def consumers(self, topic: str, partitions: int, subscription: str) -> int:

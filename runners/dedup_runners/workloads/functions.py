@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,8 +94,7 @@ class Working:
             library_version=f"Pulsar's function worker {self._worker.version}",
             effective_config={key: str(self._told.get(key)) for key in ("runtime", "parallelism", "autoAck")},
             lives=tuple(
-                life.model_copy(update={"processed": done, "written": done})
-                for life, done in zip(self._lives, of_lives, strict=True)
+                life.model_copy(update={"processed": done}) for life, done in zip(self._lives, of_lives, strict=True)
             ),
             processed=sum(self._found.of_lives.values()),
             problems=problems if removed else (*problems, "the function: it could not be removed"),
@@ -138,45 +137,46 @@ class Working:
 
     def _live(self, deadline: float) -> None:
         """Its two lives; a life that does not end as it should is its last one."""
-        began_ns, first = time.monotonic_ns(), self._pid()
-        self._await(
-            lambda: self._stored() >= self._at, deadline, f"the function has written {self._at:,} outputs", LOOK_S
-        )
-        code, left = self._strike(first)
-        committed = None if self._batched or left is None else self._messages - left
-        self._life("the beginning of the topic", KILLED if code == KILLED_CODE else "", began_ns, committed)
+        began_ns, first = time.monotonic_ns(), until(self._pid, DEAD_S, "the function worker runs")
+        self._await(lambda: self._stored() >= self._at, deadline, f"brokers have {self._at:,} outputs", LOOK_S)
+        struck = self._strike(first)
+        committed = None if self._batched or struck.left is None else self._messages - struck.left
+        ended = KILLED if struck.code == KILLED_CODE else ""
+        self._life("the beginning of the topic", ended, began_ns, committed, struck.written)
         began_ns = time.monotonic_ns()
         second = until(self._pid, DEAD_S, "the function worker was started again")
         self._found.processes = (first, second)
         self._await(lambda: self._backlog() == 0, deadline, "brokers have the acknowledgement of every message")
         alive = self._pid() == second
-        where = "an entry that is not told" if committed is None else f"message {committed + 1:,}"
+        where = "what was not acknowledged" if committed is None else f"message {committed + 1:,}"
         left_for_it = None if committed is None else self._messages - committed
-        self._life(f"the subscription's acknowledgements: {where}", CLOSED if alive else "", began_ns, left_for_it)
+        self._life(where, CLOSED if alive else "", began_ns, left_for_it, self._stored() - struck.written)
 
-    def _strike(self, pid: int) -> tuple[int, int | None]:
-        """Kill the worker. Its exit code, and how many entries were not acknowledged when brokers had noticed."""
+    def _strike(self, pid: int) -> "Struck":
+        """Kill the worker, and ask brokers when they have noticed."""
         keepers.hold(self._worker.process, pid, time.monotonic_ns() + round(DOWN_S * 1e9))
         os.kill(pid, signal.SIGKILL)
         ended = until(lambda: keepers.status(self._worker.process).exit_of(pid), DEAD_S, "the function worker is dead")
         assert ended is not None  # what `until` returns is true
         topic, partitions = self._config.topic, self._config.topic_partitions
-        until(
-            lambda: not self._functions.consumers(topic, partitions, self._name), NOTICED_S,
-            "brokers have noticed that the function is gone",
-        )  # fmt: skip
-        left, stored = self._backlog(), self._stored()
-        self._log(
-            f"worker {pid} was killed: code {ended.code}, {stored} outputs stored, {left} entries not acknowledged"
-        )
-        return ended.code, left
+        gone = "brokers have noticed that the function is gone"
+        until(lambda: not self._functions.consumers(topic, partitions, self._name), NOTICED_S, gone)
+        struck = Struck(ended.code, self._stored(), self._backlog())
+        self._log(f"worker {pid} was killed: {struck}")
+        return struck
 
-    def _life(self, began: str, ended: str, began_ns: int, committed: int | None) -> None:
-        told = Life(
-            began=f"{began}, by the subscription", ended=ended, processed=0, committed=committed,
-            began_ns=began_ns, ended_ns=time.monotonic_ns(),
-        )  # fmt: skip
-        self._lives.append(told)
+    def _life(self, began: str, ended: str, began_ns: int, committed: int | None, written: int) -> None:
+        self._lives.append(
+            Life(
+                began=f"{began}, by the subscription's acknowledgements",
+                ended=ended,
+                processed=0,
+                committed=committed,
+                began_ns=began_ns,
+                ended_ns=time.monotonic_ns(),
+                written=written,
+            )
+        )
 
     def _await(self, condition: Callable[[], bool], deadline: float, what: str, every_s: float = 0.1) -> None:
         """Wait for that within the time of the run; the error says what the worker said of the function last."""
@@ -206,6 +206,16 @@ class Working:
 
     def _backlog(self) -> int | None:
         return self._functions.backlog(self._config.topic, self._config.topic_partitions, self._name)
+
+
+class Struck(NamedTuple):
+    """A worker that was killed: its exit code, and what brokers say when they have noticed."""
+
+    code: int
+    written: int
+    """Outputs that they had taken."""
+    left: int | None
+    """Entries of the topic that they have no acknowledgement of."""
 
 
 class OfProcesses(Committed):
