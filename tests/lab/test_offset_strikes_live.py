@@ -104,7 +104,7 @@ def lived(
         )
         recorder, observer = Recorder(folder), Observer(folder, "consumer")
         ends = (EndPosition(partition=0, extents=((0, MESSAGES),)),)
-        application = outputs.application(config, ends, admin, recorder, observer, Consumption).run(LIVES_S)
+        application = outputs.application(config, ends, admin, recorder, observer, Consumption, MESSAGES).run(LIVES_S)
         recorder.close()
         observer.close()
         times = Counter(row["value"] for row in recorded(folder, "processed"))

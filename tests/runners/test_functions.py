@@ -64,7 +64,7 @@ class Pulsar:
         if path.endswith("t-outputs/stats"):
             return {"msgInCounter": 12 if self.back else 6}
         done = self.back and not self.stays
-        subscription = {"msgBacklog": 0 if done else 6, "consumers": [] if self.killed else [{}]}
+        subscription: dict[str, Any] = {"msgBacklog": 0 if done else 6, "consumers": [] if self.killed else [{}]}
         return {"subscriptions": {"function-of-r1": subscription}}
 
     def post(self, body: bytes) -> None:
