@@ -77,9 +77,11 @@ def test_a_kill_that_struck_nothing_and_outputs_that_were_not_read_pass_nothing(
     assert found.verdict is verdict and said in told(found)
 
 
-def test_where_it_is_not_known_what_was_acknowledged_a_kill_counts() -> None:
+def test_where_it_is_not_known_what_was_acknowledged_a_clean_run_proves_nothing_and_a_loss_does() -> None:
     """Inputs in batches: brokers tell entries."""
-    assert concluded({}, worked((530, None))).verdict is Verdict.PASS
+    found = concluded({}, worked((530, None)))
+    assert found.verdict is Verdict.INCONCLUSIVE and "not known whether the function had inputs left" in told(found)
+    assert concluded({"never_processed": 9}, worked((530, None))).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

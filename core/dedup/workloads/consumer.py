@@ -291,3 +291,6 @@ class Consumer(WorkloadKind):
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         yield from idle_lives(manifest)
+        lives = manifest.consumer.application.lives if manifest.consumer.application is not None else ()
+        if self.function is not None and any(life.ended == KILLED and life.committed is None for life in lives):
+            yield "it is not known whether the function had inputs left to acknowledge when it was killed"
