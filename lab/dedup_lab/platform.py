@@ -213,7 +213,7 @@ class LocalPlatform:
                 apart=spec.own_networks,
                 disk_bytes=disk,
                 served=spec.served,
-                works=spec.works,
+                works=spec.workload.works(spec.variants),
                 transactions=spec.workload.coordinated,
             )
         security = self._access.get(system.name, OPEN)

@@ -395,7 +395,7 @@ def _check_client(system: System) -> None:
 
 def _check_services(spec: Spec) -> None:
     """PlatformError if no chart has what the workload needs: a database, a function worker, Pulsar's transactions."""
-    if spec.works:
+    if spec.workload.works(spec.variants):
         raise PlatformError(
             where="spec.workload.consumer.function",
             got="a function of Pulsar",

@@ -263,11 +263,6 @@ class Spec(Part):
         return self.workload.served(self.variants)
 
     @property
-    def works(self) -> bool:
-        """Whether a function worker must stand beside the brokers."""
-        return self.workload.works(self.variants)
-
-    @property
     def own_networks(self) -> bool:
         """Whether each broker must have a network of its own, where brokers are processes of one machine."""
         return any(fault.given.own_networks for _, fault in self.written_faults)
@@ -341,19 +336,13 @@ class Spec(Part):
     def _check_services(self) -> None:
         """A service's database and change data capture, or a function's worker, are started with the brokers."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
-        if self.works and existing is not None:
+        beside = self.workload.beside(self.variants)
+        if beside is not None and existing is not None:
             raise refusal(
-                "workload.consumer.function",
+                f"workload.consumer.{beside}",
                 f"system {existing}, which is there already",
-                "the worker that runs a function, and is killed, is started together with the brokers",
-                "let the system be started, or take function out",
-            )
-        if self.served and existing is not None:
-            raise refusal(
-                "workload.consumer.service",
-                f"system {existing}, which is there already",
-                "what a service needs beside the brokers is started together with them",
-                "let the system be started, or take service out",
+                f"what a {beside} needs beside the brokers is started together with them",
+                f"let the system be started, or take {beside} out",
             )
 
     def _check_run_names(self) -> None:

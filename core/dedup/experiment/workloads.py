@@ -93,6 +93,12 @@ class _Workload(Part):
         """Whether some of these variants' applications are functions: a function worker runs them."""
         return any(isinstance(kind, Consumer) and kind.function is not None for kind in map(self.of, variants))
 
+    def beside(self, variants: Sequence[Variant]) -> str | None:
+        """The setting of `consumer` for which more than brokers must be started; None: there is none."""
+        if self.served(variants):
+            return "service"
+        return "function" if self.works(variants) else None
+
     @property
     def coordinated(self) -> bool:
         """Whether brokers coordinate transactions: the producer's, or those of an application."""
