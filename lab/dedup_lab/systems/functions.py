@@ -14,7 +14,6 @@ import httpx
 
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup_lab.caches import Progress
-from dedup_lab.clients import pulsar_function
 from dedup_lab.systems import pulsar
 from dedup_lab.systems.jvms import Jvm
 from dedup_lab.systems.labs import Lab
@@ -30,9 +29,11 @@ MAIN: Final = "org.apache.pulsar.functions.worker.FunctionWorkerStarter"
 _PARTS: Final = "org.apache.pulsar.functions"
 
 
-def start(lab: Lab, endpoints: Endpoints, version: str, progress: Progress) -> Worker:
-    """Start it in the lab of the brokers, and return when it leads; DedupError if it does not come up."""
-    package = pulsar_function.package(progress)
+def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress: Progress) -> Worker:
+    """Start it in the lab of the brokers, and return when it leads; DedupError if it does not come up.
+
+    `package`: the jar of the function, which is named after the function's class.
+    """
     jvm = Jvm.of("pulsar", version, progress)
     (port,) = free(1)
     path = lab.data(NAME) / "functions_worker.yml"
@@ -42,7 +43,7 @@ def start(lab: Lab, endpoints: Endpoints, version: str, progress: Progress) -> W
         url=f"http://{LOOPBACK}:{port}",
         version=version,
         package=package.as_uri(),
-        function=pulsar_function.CLASS,
+        function=package.stem,
         process=Broker(id=NAME, client_port=port, status_file=kept.status_file, hold_file=kept.hold_file),
     )
 

@@ -76,14 +76,14 @@ class RunningSystem(NamedTuple):
         apart: bool = False,
         disk_bytes: int | None = None,
         served: Collection[Pattern] = (),
-        works: bool = False,
+        function: Path | None = None,
         transactions: bool = False,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
         own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too;
-        `works`: a function worker. `transactions`: whether brokers coordinate some.
+        `function`: the jar of one, for which a worker is. `transactions`: whether brokers coordinate some.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
         progress = told_once(system, note)
@@ -96,8 +96,8 @@ class RunningSystem(NamedTuple):
             beside: Beside | Worker | None = None
             if served:
                 beside = besides.start(lab, endpoints, served, progress)
-            elif works:
-                beside = functions.start(lab, endpoints, system.version, progress)
+            elif function is not None:
+                beside = functions.start(lab, endpoints, system.version, function, progress)
             return cls(lab, endpoints, admin, sites.connect(endpoints), beside)
         except BaseException:
             lab.close()

@@ -1,4 +1,4 @@
-"""The application of a run; if it writes, with the topic of its outputs, which is read when its last life has ended.
+"""An application that writes: the topic of its outputs is read when its last life has ended.
 
 What such an application has done is what a reader of committed messages is given. So its outputs are read as the topic
 is by the audit: to the end that brokers name, and each position that was not read is proven to hold no output that was
@@ -29,14 +29,6 @@ AS_COMMITTED: Final = Transactions(size=1)
 """Read what was committed; the size says nothing to a reader."""
 
 
-class Runs(Protocol):
-    """What lets an application live, and says what came of it."""
-
-    def run(self, timeout_s: float) -> Application: ...
-
-    def stop(self) -> None: ...
-
-
 class Reading(Protocol):
     """How a topic is read, as the audit does it (dedup_runners.consumer)."""
 
@@ -51,29 +43,6 @@ class Reading(Protocol):
 
 
 Reads = Callable[[ConsumerConfig, ConsumerClient, admins.Admin, "Committed"], Reading]
-
-
-def application(
-    config: ConsumerConfig,
-    end: tuple[EndPosition, ...],
-    admin: admins.Admin,
-    recorder: Recorder,
-    observer: Observer,
-    reads: Reads,
-    messages: int,
-) -> Runs:
-    """That of a run, as its workload has it. `messages`: so many the audit has read."""
-    assert config.consumer is not None
-    if config.consumer.service is not None:
-        from dedup_runners.workloads.services import Serving  # Kafka's client
-
-        return Serving(config, end, admin, recorder, observer.log)
-    if config.consumer.function is not None:
-        from dedup_runners.workloads.functions import Working  # few applications are Pulsar's
-
-        return Working(config, end, messages, admin, recorder, observer, reads)
-    lives = Lives(config, end, recorder, observer.log)
-    return Writing(config, lives, admin, recorder, observer, reads) if config.consumer.writes else lives
 
 
 class OutputsReader:

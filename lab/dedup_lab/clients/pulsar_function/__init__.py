@@ -11,12 +11,11 @@ from dedup_lab.clients.jvm import COMPILER
 from dedup_lab.systems import jars
 
 SOURCE: Final = Path(__file__).with_name("OneOutputEach.java")
-CLASS: Final = SOURCE.stem
-PACKAGE: Final = "function.jar"
+PACKAGE: Final = f"{SOURCE.stem}.jar"
 
 
 def package(progress: Progress) -> Path:
-    """The jar with the function, made if need be; DedupError without Java or a compiler."""
+    """The jar with the function, named after its class, made if need be; DedupError without Java or a compiler."""
 
     def build(folder: Path) -> None:
         progress("compile the function", 0, 1)
