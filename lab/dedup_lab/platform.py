@@ -23,7 +23,9 @@ from dedup.judgement.endings import Kind
 from dedup.process import machines
 from dedup.wire.manifests import Manifest
 from dedup_lab import clients, forks, java
+from dedup_lab.caches import silent
 from dedup_lab.children import Cancelled, Children, OfRun
+from dedup_lab.clients import pulsar_function
 from dedup_lab.results import Results
 from dedup_lab.systems import disks, existing
 from dedup_lab.systems.running import Running, RunningSystem, told_once
@@ -213,6 +215,7 @@ class LocalPlatform:
                 apart=spec.own_networks,
                 disk_bytes=disk,
                 served=spec.served,
+                function=pulsar_function.package(silent) if spec.workload.works(spec.variants) else None,
                 transactions=spec.workload.coordinated,
             )
         security = self._access.get(system.name, OPEN)

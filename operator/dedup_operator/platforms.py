@@ -394,7 +394,14 @@ def _check_client(system: System) -> None:
 
 
 def _check_services(spec: Spec) -> None:
-    """PlatformError if no chart has what the workload needs: a service's database, Pulsar's transactions."""
+    """PlatformError if no chart has what the workload needs: a database, a function worker, Pulsar's transactions."""
+    if spec.workload.works(spec.variants):
+        raise PlatformError(
+            where="spec.workload.consumer.function",
+            got="a function of Pulsar",
+            rule="only `dedup run` starts the worker that runs a function",
+            todo="take it out, or use `dedup run` on one machine",
+        )
     if spec.served:
         raise PlatformError(
             where="spec.workload.consumer.service",

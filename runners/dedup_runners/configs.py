@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Sender
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.kinds import homes_of
@@ -146,13 +146,25 @@ class Beside(BaseModel):
     driver: Path = Field(description="the folder with the service's driver, psycopg")
 
 
+class Worker(BaseModel):
+    """The function worker beside the brokers, which runs functions (`consumer.function`), and who starts it again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(description="its REST interface")
+    version: str = Field(description="of Pulsar's code in it")
+    package: str = Field(description="the URL of the jar with the function, as the worker finds it")
+    function: str = Field(description="the class in it")
+    process: Broker = Field(description="whose keeper's files say which process it is, and when it starts again")
+
+
 class ConsumerConfig(RunnerConfig):
     """The consumer's part: how long reading to the end may take, and the application that processes it then, if any."""
 
     timeout_s: float = Field(600.0, gt=0)
     consumer: Consumer | None = None
     transactions: Transactions | None = Field(None, description="what was sent in transactions is read as these say")
-    beside: Beside | None = Field(None, description="for a service; None: the application is none")
+    beside: Beside | Worker | None = Field(None, description="for a service or a function; None: it is neither")
     program: Program | None = Field(None, description="which an application asks; None: its client is in its process")
 
 

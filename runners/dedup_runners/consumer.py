@@ -109,9 +109,11 @@ class Consumption:
 
     def process(self, recorder: Recorder, observer: Observer, timeout_s: float) -> Application:
         """Let the application process what lies below the end."""
-        from dedup_runners.workloads import outputs  # few runs have an application
+        from dedup_runners.workloads import applications  # few runs have an application
 
-        application = outputs.application(self._config, self.end, self._admin, recorder, observer, Consumption)
+        application = applications.application(
+            self._config, self.end, self._admin, recorder, observer, Consumption, self.received
+        )
         self._stop_application = application.stop
         if self._stopped:
             application.stop()

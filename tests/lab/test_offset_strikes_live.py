@@ -37,7 +37,7 @@ from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Recorder
-from dedup_runners.workloads import outputs
+from dedup_runners.workloads import applications
 from dedup_spark import local, oracle
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
@@ -104,7 +104,8 @@ def lived(
         )
         recorder, observer = Recorder(folder), Observer(folder, "consumer")
         ends = (EndPosition(partition=0, extents=((0, MESSAGES),)),)
-        application = outputs.application(config, ends, admin, recorder, observer, Consumption).run(LIVES_S)
+        runs = applications.application(config, ends, admin, recorder, observer, Consumption, MESSAGES)
+        application = runs.run(LIVES_S)
         recorder.close()
         observer.close()
         times = Counter(row["value"] for row in recorded(folder, "processed"))

@@ -50,6 +50,10 @@ SERVES: Final = (
         },
     },
 )
+WORKS: Final = (
+    ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
+    ("spec/workload/consumer", {"at": {"message": 500}, "end": "Kill", "function": {"guarantee": "AtLeastOnce"}}),
+)
 TRANSACTING: Final = (
     ("spec/systems", [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]),
     ("spec/workload", {"messages": 1000, "inFlight": 1000, "transactions": {"size": 100}}),
@@ -286,6 +290,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload: got transactions, …", lambda: looked(applied(*TRANSACTING))),
     ("spec.workload.consumer.service: got …", lambda: looked(applied(SERVES))),
+    ("spec.workload.consumer.function: got …", lambda: looked(applied(*WORKS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),

@@ -334,14 +334,15 @@ class Spec(Part):
                 )
 
     def _check_services(self) -> None:
-        """A service's database and change data capture are started with the brokers."""
+        """A service's database and change data capture, or a function's worker, are started with the brokers."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
-        if self.served and existing is not None:
+        beside = self.workload.beside(self.variants)
+        if beside is not None and existing is not None:
             raise refusal(
-                "workload.consumer.service",
+                f"workload.consumer.{beside}",
                 f"system {existing}, which is there already",
-                "what a service needs beside the brokers is started together with them",
-                "let the system be started, or take service out",
+                f"what a {beside} needs beside the brokers is started together with them",
+                f"let the system be started, or take {beside} out",
             )
 
     def _check_run_names(self) -> None:

@@ -89,6 +89,16 @@ class _Workload(Part):
         kinds = [self.of(variant) for variant in variants]
         return {kind.service.pattern for kind in kinds if isinstance(kind, Consumer) and kind.service is not None}
 
+    def works(self, variants: Sequence[Variant]) -> bool:
+        """Whether some of these variants' applications are functions: a function worker runs them."""
+        return any(isinstance(kind, Consumer) and kind.function is not None for kind in map(self.of, variants))
+
+    def beside(self, variants: Sequence[Variant]) -> str | None:
+        """The setting of `consumer` for which more than brokers must be started; None: there is none."""
+        if self.served(variants):
+            return "service"
+        return "function" if self.works(variants) else None
+
     @property
     def coordinated(self) -> bool:
         """Whether brokers coordinate transactions: the producer's, or those of an application."""

@@ -10,7 +10,7 @@ transaction, and the positions of the batch are committed in it. Then an applica
 both. Committed outside of the transaction, before it or after it, positions and outputs can part.
 
 Where processing has effects outside of Kafka, too, no transaction has them all: what a service can do then is in
-`dedup.workloads.services`.
+`dedup.workloads.services`. Pulsar can process messages itself: `dedup.workloads.functions`.
 
 Kafka's brokers keep the offset that a group committed. Pulsar's keep which messages of a durable subscription were
 acknowledged, one by one or all up to one. Neither need be asked: an offset can be assigned, and a Reader begins at a
@@ -24,6 +24,7 @@ from typing import Final
 from pydantic import Field
 
 from dedup.wire.manifests import Manifest
+from dedup.workloads.functions import Function
 from dedup.workloads.kinds import CLOSED, KILLED, Impossible, Shape, WorkloadKind, idle_lives
 from dedup.workloads.restart import End, RestartAt
 from dedup.workloads.services import Service
@@ -96,11 +97,16 @@ class Consumer(WorkloadKind):
         description="Kafka, on this machine: to process a message is to call a payment, write a row and emit an event, "
         "in the order of a pattern that says when positions are committed, too",
     )
+    function: Function | None = Field(
+        None,
+        description="Pulsar, on this machine: the application is a function of Pulsar, which writes one output for "
+        "each message; its worker is killed",
+    )
 
     key = "consumer"
     summary = "an application that processes the topic ends at a message and comes back"
-    varies = ("end", "commit", "position", "acknowledgement", "service")
-    newer = ("position", "acknowledgement", "output", "service")
+    varies = ("end", "commit", "position", "acknowledgement", "service", "function")
+    newer = ("position", "acknowledgement", "output", "service", "function")
     subject = REPEATED_PROCESSING
     cause = REPEATED_PROCESSING.count
     names_sends = False
@@ -116,10 +122,10 @@ class Consumer(WorkloadKind):
             )
         if self.position is Position.STORED and (wrong := self._committing()) is not None:
             return wrong
-        if (wrong := self._impossible_output() or self._impossible_service()) is not None:
+        if (wrong := self._impossible_output() or self._impossible_beside()) is not None:
             return wrong
-        if (self.writes or self.service is not None) and self.end is End.KILL:
-            return None  # its last batch ends with that message
+        if (self.writes or self.service is not None or self.function is not None) and self.end is End.KILL:
+            return None  # its last batch ends with that message; a function has none
         whole = self.end is End.CLOSE or self.commit is Commit.BEFORE
         if whole and (last := -(-self.at.message // self.batch) * self.batch) >= shape.messages:
             return Impossible(
@@ -146,6 +152,17 @@ class Consumer(WorkloadKind):
                 self.acknowledgement,
                 "Kafka's groups commit offsets, and do not acknowledge single messages",
                 "take it out, or test the Pulsar by itself",
+            )
+        if self.function is not None:
+            return (
+                None
+                if protocol == "pulsar"
+                else Impossible(
+                    "consumer.function",
+                    self.function.guarantee,
+                    "only Pulsar has functions",
+                    "test the Pulsar by itself, or take function out",
+                )
             )
         if protocol == "pulsar" and self.writes:
             return self._impossible_in_pulsar(library, properties)
@@ -189,6 +206,11 @@ class Consumer(WorkloadKind):
         """Whether to process a message is to write another one, in a transaction."""
         return self.output is Output.TRANSACTIONS
 
+    @property
+    def has_outputs(self) -> bool:
+        """Whether what it has done is read in a topic of outputs."""
+        return self.writes or self.function is not None
+
     def _impossible_output(self) -> Impossible | None:
         """What is given of outputs and commits that cannot be together."""
         if self.commit is Commit.IN_TRANSACTION and not self.writes:
@@ -207,25 +229,28 @@ class Consumer(WorkloadKind):
             )
         return None
 
-    def _impossible_service(self) -> Impossible | None:
-        """What is given beside a service, whose pattern says it already."""
-        if self.service is None:
+    def _impossible_beside(self) -> Impossible | None:
+        """What is given beside a service or a function, which say it already."""
+        if self.service is None and self.function is None:
             return None
+        what = "service" if self.service is not None else "function"
+        if self.service is not None and self.function is not None:
+            rule = "an application is a service of ours, or a function of Pulsar"
+            return Impossible("consumer.function", self.function.guarantee, rule, "keep one of them")
         given = {
             "commit": (self.commit, Commit.AFTER),
             "position": (self.position, Position.COMMITTED),
             "output": (self.output, Output.NONE),
             "end": (self.end, End.KILL),
+            "acknowledgement": (self.acknowledgement, None),
         }
+        says = "the pattern of a service" if self.service is not None else "a function's guarantee"
         for key, (value, default) in given.items():
             if value is not default:
-                return Impossible(
-                    f"consumer.{key}",
-                    value,
-                    f"the pattern of a service says what is committed when, and it is killed: {key} is {default}",
-                    f"write {default}, or take service out",
-                )
-        return self.service.impossible()
+                rule = f"{says} says what is committed when, and it is killed: {key} is {default or 'left out'}"
+                todo = f"take {key} out, or {what}" if default is None else f"write {default}, or take {what} out"
+                return Impossible(f"consumer.{key}", str(value), rule, todo)
+        return None if self.service is None else self.service.impossible()
 
     def _committing(self) -> Impossible | None:
         """What is given of commits, where there are none."""
@@ -254,15 +279,18 @@ class Consumer(WorkloadKind):
             told = ", ".join(each or "it does not say" for each in found) or "none"
             yield f"the application's lives ended: {told}; planned: {', '.join(planned)}"
             return
-        if (application.output is not None) != self.writes:
-            yield f"the application wrote outputs: {application.output is not None}; planned: {self.writes}"
+        if (application.output is not None) != self.has_outputs:
+            yield f"the application wrote outputs: {application.output is not None}; planned: {self.has_outputs}"
             return
         first = application.lives[0]
-        done, did = first.written or 0, "wrote outputs of" if self.writes else "began"
-        if not self.writes and self.service is None:
+        done, did = first.written or 0, "wrote outputs of" if self.has_outputs else "began"
+        if not self.has_outputs and self.service is None:
             done, did = first.processed, "processed"
         if done < self.at.message:
             yield f"the application's first life {did} {done:,} messages; planned: {self.at.message:,}"
 
     def untested(self, manifest: Manifest) -> Iterator[str]:
         yield from idle_lives(manifest)
+        lives = manifest.consumer.application.lives if manifest.consumer.application is not None else ()
+        if self.function is not None and any(life.ended == KILLED and life.committed is None for life in lives):
+            yield "it is not known whether the function had inputs left to acknowledge when it was killed"

@@ -46,7 +46,7 @@ _OPENED = (
     *("java.management/sun.management", "jdk.management/com.sun.management.internal", "java.base/java.util.zip"),
 )
 # As in Pulsar's own start script.
-_COMMON = (
+COMMON = (
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
     "-Dio.netty.tryReflectionSetAccessible=true",
     "-Djava.net.preferIPv4Stack=true",
@@ -56,11 +56,11 @@ _COMMON = (
     "-Xshare:auto",
 )
 # The second compiler would use all cores for the first minutes: on a small machine that is the whole run.
-_QUICK = "-XX:TieredStopAtLevel=1"
-ZOOKEEPER_FLAGS = (*_COMMON, "-Xmx128m", "-XX:+UseSerialGC", _QUICK)
-TOOL_FLAGS = (*_COMMON, "-Xmx192m", "-XX:+UseSerialGC", _QUICK)
-BOOKIE_FLAGS = (*_COMMON, _QUICK, "-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseG1GC")
-BROKER_FLAGS = (*_COMMON, _QUICK, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseG1GC")
+QUICK = "-XX:TieredStopAtLevel=1"
+ZOOKEEPER_FLAGS = (*COMMON, "-Xmx128m", "-XX:+UseSerialGC", QUICK)
+TOOL_FLAGS = (*COMMON, "-Xmx192m", "-XX:+UseSerialGC", QUICK)
+BOOKIE_FLAGS = (*COMMON, QUICK, "-Xms64m", "-Xmx256m", "-XX:MaxDirectMemorySize=256m", "-XX:+UseG1GC")
+BROKER_FLAGS = (*COMMON, QUICK, "-Xms128m", "-Xmx384m", "-XX:MaxDirectMemorySize=384m", "-XX:+UseG1GC")
 
 
 def start(

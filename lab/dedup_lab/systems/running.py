@@ -10,12 +10,12 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.spec import System
 from dedup.workloads.services import Pattern
 from dedup_lab.caches import Progress
-from dedup_lab.systems import besides, kafka, labs, pulsar
+from dedup_lab.systems import besides, functions, kafka, labs, pulsar
 from dedup_lab.systems.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import Beside
+from dedup_runners.configs import Beside, Worker
 
 
 class Product(Protocol):
@@ -47,7 +47,7 @@ class Running(Protocol):
     @property
     def site(self) -> Site: ...
     @property
-    def beside(self) -> Beside | None: ...
+    def beside(self) -> Beside | Worker | None: ...
 
     def dead(self) -> str | None:
         """What is gone and will not come back, in words."""
@@ -63,7 +63,7 @@ class RunningSystem(NamedTuple):
     endpoints: Endpoints
     admin: Admin
     site: Site
-    beside: Beside | None = None
+    beside: Beside | Worker | None = None
 
     @classmethod
     def start(
@@ -76,13 +76,14 @@ class RunningSystem(NamedTuple):
         apart: bool = False,
         disk_bytes: int | None = None,
         served: Collection[Pattern] = (),
+        function: Path | None = None,
         transactions: bool = False,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
-        own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too.
-        `transactions`: whether brokers coordinate some.
+        own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too;
+        `function`: the jar of one, for which a worker is. `transactions`: whether brokers coordinate some.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
         progress = told_once(system, note)
@@ -92,7 +93,11 @@ class RunningSystem(NamedTuple):
             )
             admin = connect(endpoints)
             warm_up(admin)
-            beside = besides.start(lab, endpoints, served, progress) if served else None
+            beside: Beside | Worker | None = None
+            if served:
+                beside = besides.start(lab, endpoints, served, progress)
+            elif function is not None:
+                beside = functions.start(lab, endpoints, system.version, function, progress)
             return cls(lab, endpoints, admin, sites.connect(endpoints), beside)
         except BaseException:
             lab.close()

@@ -39,7 +39,7 @@ from dedup.wire.manifests import Committed, EndPosition
 from dedup.workloads.consumer import Commit, Consumer, Position
 from dedup.workloads.restart import End
 from dedup_runners.clients import Form
-from dedup_runners.configs import ConsumerConfig
+from dedup_runners.configs import Beside, ConsumerConfig
 
 POLL_S: Final = 0.2
 MODULES: Final[Mapping[systems.Protocol, str]] = {
@@ -228,7 +228,7 @@ def life_of(task: Task) -> Life:
     """The life that is to be lived: with outputs, if it writes any, or that of a service."""
     life: Life
     if task.asked.service is not None:
-        assert task.config.beside is not None
+        assert isinstance(task.config.beside, Beside)
         sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
         life = importlib.import_module(SERVING).ServiceLife(task)
     elif task.asked.writes:

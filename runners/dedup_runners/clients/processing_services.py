@@ -18,6 +18,7 @@ from dedup.workloads.services import Step
 from dedup_runners import credentials
 from dedup_runners.clients.processing import Life, Taken, Task, say
 from dedup_runners.clients.processing_kafka import Source, group_of
+from dedup_runners.configs import Beside
 from dedup_runners.services.orders import Order, events_of
 
 ANSWER_S: Final = 30.0
@@ -34,7 +35,7 @@ class ServiceLife(Life):
 
     def __init__(self, task: Task) -> None:
         service, beside = task.asked.service, task.config.beside
-        assert service is not None and beside is not None
+        assert service is not None and isinstance(beside, Beside)
         self._pattern, self._after, self._run = service.pattern, service.after, task.config.topic
         self._database = psycopg.connect(beside.database, autocommit=True)
         self._http = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # the payments are on this machine

@@ -1,4 +1,4 @@
-"""The application of a run; if it writes, with the topic of its outputs, which is read when its last life has ended.
+"""An application that writes: the topic of its outputs is read when its last life has ended.
 
 What such an application has done is what a reader of committed messages is given. So its outputs are read as the topic
 is by the audit: to the end that brokers name, and each position that was not read is proven to hold no output that was
@@ -29,14 +29,6 @@ AS_COMMITTED: Final = Transactions(size=1)
 """Read what was committed; the size says nothing to a reader."""
 
 
-class Runs(Protocol):
-    """What lets an application live, and says what came of it."""
-
-    def run(self, timeout_s: float) -> Application: ...
-
-    def stop(self) -> None: ...
-
-
 class Reading(Protocol):
     """How a topic is read, as the audit does it (dedup_runners.consumer)."""
 
@@ -53,22 +45,47 @@ class Reading(Protocol):
 Reads = Callable[[ConsumerConfig, ConsumerClient, admins.Admin, "Committed"], Reading]
 
 
-def application(
-    config: ConsumerConfig,
-    end: tuple[EndPosition, ...],
-    admin: admins.Admin,
-    recorder: Recorder,
-    observer: Observer,
-    reads: Reads,
-) -> Runs:
-    """That of a run, as its workload has it."""
-    assert config.consumer is not None
-    if config.consumer.service is not None:
-        from dedup_runners.workloads.services import Serving  # Kafka's client
+class OutputsReader:
+    """Reads the topic of outputs, as the audit reads the topic, when nobody writes to it any more."""
 
-        return Serving(config, end, admin, recorder, observer.log)
-    lives = Lives(config, end, recorder, observer.log)
-    return Writing(config, lives, admin, recorder, observer, reads) if config.consumer.writes else lives
+    def __init__(
+        self, config: ConsumerConfig, admin: admins.Admin, observer: Observer, reads: Reads, found: "Committed"
+    ) -> None:
+        """`config`: of a reader of committed messages if it has `transactions`. `found` takes the outputs down."""
+        more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
+        self.config = config.model_copy(update={**more, "consumer": None})
+        self._admin, self._observer, self._reads, self._found = admin, observer, reads, found
+        self._reading: Reading | None = None
+        self._stopped = False
+
+    def make(self, *, deduplication: bool) -> None:
+        """Make the topic."""
+        self._admin.create_topic(
+            self.config.topic, partitions=self.config.topic_partitions, deduplication=deduplication
+        )
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._reading is not None:
+            self._reading.stop()
+
+    def read(self, timeout_s: float) -> tuple[Outputs, tuple[str, ...]]:
+        """Read it to its end, and remove it; how far it was read, and what was wrong, in words."""
+        config = self.config.model_copy(update={"timeout_s": max(timeout_s, 1.0)})
+        client = make_consumer(config, self._observer)
+        try:
+            self._reading = self._reads(config, client, self._admin, self._found)
+            if self._stopped:
+                self._reading.stop()
+            missing = self._reading.run() or self._reading.unread()
+            foreign, end, undelivered = client.foreign, self._reading.end, self._reading.undelivered
+        finally:
+            client.close()
+        with suppress(PlatformError):  # what was read is complete; a topic left behind goes with its system
+            self._admin.delete_topic(config.topic)
+        problems = (*([missing] if missing else []), *foreign[:1], *(each.gap for each in undelivered))
+        read = Outputs(topic=config.topic, end=end, reached_end=missing is None)
+        return read, tuple(f"the outputs: {each}" for each in problems)
 
 
 class Writing:
@@ -83,47 +100,29 @@ class Writing:
         observer: Observer,
         reads: Reads,
     ) -> None:
-        self._reads = reads
-        self._lives, self._admin, self._recorder, self._observer = lives, admin, recorder, observer
-        more = {"topic": outputs_of(config), "sends": True, "payload_bytes": None, "properties": {}}
-        self._config = config.model_copy(update={**more, "consumer": None, "transactions": AS_COMMITTED})
-        self._reading: Reading | None = None
-        self._stopped = False
+        self._lives, self._found = lives, Committed(recorder)
+        committed = config.model_copy(update={"transactions": AS_COMMITTED})
+        self._outputs = OutputsReader(committed, admin, observer, reads, self._found)
 
     def stop(self) -> None:
-        self._stopped = True
         self._lives.stop()
-        if self._reading is not None:
-            self._reading.stop()
+        self._outputs.stop()
 
     def run(self, timeout_s: float) -> Application:
         """Make the topic, let the application live, and read what it has written."""
         deadline = time.monotonic() + timeout_s
-        self._admin.create_topic(self._config.topic, partitions=self._config.topic_partitions, deduplication=True)
+        self._outputs.make(deduplication=True)
         lived = self._lives.run(timeout_s)
-        found = Committed(self._recorder)
-        config = self._config.model_copy(update={"timeout_s": max(deadline - time.monotonic(), 1.0)})
-        client = make_consumer(config, self._observer)
-        try:
-            self._reading = self._reads(config, client, self._admin, found)
-            if self._stopped:
-                self._reading.stop()
-            missing = self._reading.run() or self._reading.unread()
-            foreign, end, undelivered = client.foreign, self._reading.end, self._reading.undelivered
-        finally:
-            client.close()
-        with suppress(PlatformError):  # what was read is complete; a topic left behind goes with its system
-            self._admin.delete_topic(config.topic)
-        problems = [*([missing] if missing else []), *foreign[:1], *(each.gap for each in undelivered)]
+        output, problems = self._outputs.read(deadline - time.monotonic())
         return lived.model_copy(
             update={
                 "lives": tuple(
-                    life.model_copy(update={"processed": found.of_lives.get(number, 0)})
+                    life.model_copy(update={"processed": self._found.of_lives.get(number, 0)})
                     for number, life in enumerate(lived.lives)
                 ),
-                "processed": sum(found.of_lives.values()),
-                "problems": (*lived.problems, *(f"the outputs: {each}" for each in problems)),
-                "output": Outputs(topic=config.topic, end=end, reached_end=missing is None),
+                "processed": sum(self._found.of_lives.values()),
+                "problems": (*lived.problems, *problems),
+                "output": output,
             }
         )
 
@@ -138,15 +137,20 @@ class Committed:
         self.of_lives: dict[int, int] = {}
 
     def write(self, _table: str, columns: Columns) -> None:
-        _, partitions, ledgers, entries, *_ = columns
-        first = self._first(partitions, ledgers, entries)
-        _, *place_and_value, lives, _ = (column[first] for column in columns)
+        first = self._first(*columns[1:5])
+        _, *place_and_value, sessions, attempts = (column[first] for column in columns)
+        lives = self._lives(sessions, attempts)
         for life, count in zip(*np.unique(lives, return_counts=True), strict=True):
             self.of_lives[int(life)] = self.of_lives.get(int(life), 0) + int(count)
         self._recorder.write("processed", (lives, *place_and_value))
 
-    def _first(self, partitions: NDArray[Any], ledgers: NDArray[Any], entries: NDArray[Any]) -> NDArray[np.int64]:
-        """The rows whose position was not read before, in order."""
+    def _lives(self, sessions: NDArray[Any], attempts: NDArray[Any]) -> NDArray[np.int32]:
+        """The life that wrote each output: it says so itself, as its session."""
+        return sessions
+
+    def _first(self, *places: NDArray[Any]) -> NDArray[np.int64]:
+        """The rows whose position was not read before, in order. `places`: partition, ledger, entry, batch index."""
+        partitions, ledgers, entries, _ = places
         found = list[NDArray[np.int64]]()
         for partition, ledger in np.unique(np.stack((partitions, ledgers)), axis=1).T.tolist():
             rows = np.flatnonzero((partitions == partition) & (ledgers == ledger))

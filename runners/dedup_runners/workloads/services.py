@@ -16,7 +16,7 @@ from dedup.errors import PlatformError
 from dedup.wire.manifests import Application, EndPosition
 from dedup.workloads.services import Effect
 from dedup_runners import admins, credentials
-from dedup_runners.configs import ConsumerConfig
+from dedup_runners.configs import Beside, ConsumerConfig
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.services import events
 from dedup_runners.services.databases import Database
@@ -38,7 +38,7 @@ class Serving:
         recorder: Recorder,
         log: Callable[[str], None],
     ) -> None:
-        assert config.consumer is not None and config.consumer.service is not None and config.beside is not None
+        assert config.consumer is not None and config.consumer.service is not None and isinstance(config.beside, Beside)
         self._config, self._service, self._admin, self._recorder = config, config.consumer.service, admin, recorder
         self._topic = events_of(config.topic)
         self._database = Database(config.beside.database, config.beside.psql)

@@ -1,0 +1,105 @@
+"""Functions of Pulsar, seen by their operator: registered with a worker, and what brokers tell of their progress.
+
+How many messages came to a topic since its owner has it, and how many entries a subscription has not
+acknowledged, are the owner's statistics; a partition has its own.
+"""
+
+import json
+from typing import Any, Final
+
+import httpx
+
+from dedup.errors import PlatformError, one_line
+from dedup.experiment.endpoints import Endpoints
+from dedup_runners.admins import ANSWERED_S, CALL_TIMEOUT_S
+from dedup_runners.admins.rest import http_client
+from dedup_runners.closing import Closing
+from dedup_runners.waiting import persistently
+
+MOST_WORDS: Final = 600
+SPACE: Final = "public/default"
+"""The tenant and the namespace in which functions are registered. Their topics are elsewhere."""
+PARTITION: Final = "-partition-"
+
+
+class Functions(Closing):
+    """The function worker at a URL, and the brokers that its functions read and write."""
+
+    def __init__(self, endpoints: Endpoints, url: str) -> None:
+        self._urls, self._place = endpoints.admin_urls, f"{url}/admin/v3/functions/{SPACE}"
+        self._http = http_client(endpoints, CALL_TIMEOUT_S)
+
+    def register(self, name: str, config: dict[str, Any], package: str) -> None:
+        """Have the worker run a function of a package; PlatformError with its words if it refuses."""
+        parts = {"functionConfig": (None, json.dumps(config), "application/json")}
+        try:
+            answer = self._http.post(f"{self._place}/{name}", files={**parts, "url": (None, package, "text/plain")})
+        except httpx.HTTPError as error:
+            raise OSError(f"{type(error).__name__}: {error}") from None
+        if not answer.is_success:
+            raise _refused(f"function {name}", answer)
+
+    def told(self, name: str) -> dict[str, Any]:
+        """The function's configuration, as the worker has it."""
+        return dict(self._asked(f"{self._place}/{name}", f"the configuration of function {name}"))
+
+    def state(self, name: str) -> str:
+        """What the worker says of the function's instances, in one line."""
+        try:
+            told = self._http.get(f"{self._place}/{name}/status").text
+        except httpx.HTTPError as error:
+            told = f"{type(error).__name__}: {error}"
+        return one_line(told)[:MOST_WORDS]
+
+    def remove(self, name: str) -> None:
+        """End the function's instances; one that is not there is no error."""
+        try:
+            answer = self._http.delete(f"{self._place}/{name}")
+        except httpx.HTTPError as error:
+            raise OSError(f"{type(error).__name__}: {error}") from None
+        if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:
+            raise _refused(f"function {name}", answer)
+
+    def stored(self, topic: str, partitions: int) -> int:
+        """How many messages its owners have taken for a topic, since they have it; duplicates count, too."""
+        return sum(int(each["msgInCounter"]) for each in self._stats(topic, partitions))
+
+    def consumers(self, topic: str, partitions: int, subscription: str) -> int:
+        """How many consumers a subscription has, in all partitions."""
+        return sum(len(each["subscriptions"][subscription]["consumers"]) for each in self._stats(topic, partitions))
+
+    def backlog(self, topic: str, partitions: int, subscription: str) -> int | None:
+        """How many entries of a topic a subscription has not acknowledged; None if there is no such subscription."""
+        told = [each["subscriptions"].get(subscription) for each in self._stats(topic, partitions)]
+        return None if None in told else sum(int(each["msgBacklog"]) for each in told)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _stats(self, topic: str, partitions: int) -> list[dict[str, Any]]:
+        parts = [f"{topic}{PARTITION}{each}" for each in range(partitions)] if partitions > 1 else [topic]
+        return [
+            self._asked(f"{self._urls[0]}/admin/v2/{part.replace('://', '/', 1)}/stats", f"statistics of {part}")
+            for part in parts
+        ]
+
+    def _asked(self, url: str, what: str) -> Any:
+        def ask() -> Any:
+            try:
+                answer = self._http.get(url)
+            except httpx.HTTPError as error:
+                raise OSError(f"{type(error).__name__}: {error}") from None
+            if not answer.is_success:
+                raise _refused(what, answer)
+            return answer.json()
+
+        return persistently(ask, ANSWERED_S, what)
+
+
+def _refused(what: str, answer: httpx.Response) -> PlatformError:
+    return PlatformError(
+        where=f"Pulsar: {what}",
+        got=f"status {answer.status_code}: {answer.text[:200]}",
+        rule="a function worker that lives, and brokers, grant it",
+        todo="look into the logs of the worker and of the brokers",
+    )
