@@ -152,6 +152,7 @@ class Worker(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(description="its REST interface")
+    token_file: str = Field(description="what is to be shown there: it listens on all of the machine's addresses")
     version: str = Field(description="of Pulsar's code in it")
     package: str = Field(description="the URL of the jar with the function, as the worker finds it")
     function: str = Field(description="the class in it")

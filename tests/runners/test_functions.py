@@ -17,7 +17,7 @@ import pytest
 
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.history.histories import PROCESSINGS
-from dedup.wire.manifests import Application, EndPosition
+from dedup.wire.manifests import Application, Deduplication, EndPosition
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.functions import Function, Guarantee
 from dedup.workloads.restart import End, RestartAt
@@ -44,6 +44,8 @@ class Pulsar:
         self.removed = False
         self.guarantee = ""
         self.stays = False
+        self.restarts = 0
+        self.shown = set[str | None]()
 
     @property
     def killed(self) -> bool:
@@ -56,8 +58,10 @@ class Pulsar:
         return status is not None and status.starts == 2
 
     def get(self, path: str) -> object:
+        path = path.partition("?")[0]
         if path.endswith("/status"):
-            return {"instances": [{"status": {"latestSystemExceptions": [{"exceptionString": "no room"}]}}]}
+            status = {"latestSystemExceptions": [{"exceptionString": "no room"}], "numRestarts": self.restarts}
+            return {"instances": [{"status": status}]}
         if "/functions/" in path:
             told = self.guarantee or self.registered["processingGuarantees"]
             return {"processingGuarantees": told, "runtime": "JAVA", "parallelism": 1, "autoAck": True}
@@ -83,6 +87,7 @@ def served(pulsar: Pulsar) -> Iterator[str]:
             self.wfile.write(raw)
 
         def do_GET(self) -> None:
+            pulsar.shown.add(self.headers["Authorization"])
             self._say(200, pulsar.get(self.path))
 
         def do_POST(self) -> None:
@@ -111,6 +116,7 @@ class Admin:
 
     def __init__(self) -> None:
         self.made: list[tuple[str, bool]] = []
+        self.in_force = True
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
         return f"{ON if deduplication else 'persistent://public/dedup-off/'}{run_topic}"
@@ -119,6 +125,10 @@ class Admin:
         self.made.append((topic, deduplication))
 
     def delete_topic(self, topic: str) -> None: ...
+
+    def deduplication_in_force(self, topic: str, asked: bool) -> Deduplication:
+        assert topic.endswith("-outputs")
+        return Deduplication(asked=asked, in_force=self.in_force and asked, proof="deduplicationStatus: Disabled")
 
 
 class Client:
@@ -179,6 +189,7 @@ def worked(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worke
     ) -> tuple[Application, Pulsar, Admin]:
         pulsar, admin = Pulsar(kept), Admin()
         stranger = changes.pop("stranger", 0)
+        admin.in_force = changes.pop("in_force", True)
         for name, value in changes.items():
             setattr(pulsar, name, value)
 
@@ -200,6 +211,7 @@ def worked(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worke
 
 
 def configured(folder: Path, url: str, kept: Kept, topic: str, function: Function) -> ConsumerConfig:
+    (folder / "token").write_text("t0ken")
     process = Broker(id="worker", client_port=1, status_file=kept.status_file, hold_file=kept.hold_file)
     return ConsumerConfig(
         run_id="r1",
@@ -214,7 +226,14 @@ def configured(folder: Path, url: str, kept: Kept, topic: str, function: Functio
         topic=topic,
         library="pulsar-client",
         consumer=Consumer(at=RestartAt(message=6), end=End.KILL, function=function),
-        beside=Worker(url=url, version="4.2.4", package="file:///f.jar", function="F", process=process),
+        beside=Worker(
+            url=url,
+            token_file=str(folder / "token"),
+            version="4.2.4",
+            package="file:///f.jar",
+            function="F",
+            process=process,
+        ),
     )
 
 
@@ -273,6 +292,25 @@ def test_one_that_has_another_guarantee_than_was_asked_for_is_a_problem(worked: 
 def test_an_output_of_another_process_is_a_problem(worked: Worked) -> None:
     application, _, _ = worked(LEAST, stranger=77_777)
     assert application.problems == ("the outputs: some are of process 77777, no life of the worker",)
+
+
+def test_one_whose_worker_has_started_it_again_besides_is_a_problem(worked: Worked) -> None:
+    application, pulsar, _ = worked(LEAST, restarts=1)
+    (problem,) = application.problems
+    assert "got 1 starts besides" in problem and not application.reached_end and pulsar.removed
+
+
+def test_outputs_whose_topic_does_not_deduplicate_as_asked_are_a_problem(worked: Worked) -> None:
+    application, _, _ = worked(LEAST, in_force=False)
+    (problem,) = application.problems
+    assert "got deduplicationStatus: Disabled" in problem and not application.reached_end
+
+
+def test_outputs_that_came_in_batches_and_should_not_are_a_problem(worked: Worked) -> None:
+    one_by_one = Function(guarantee=Guarantee.AT_LEAST_ONCE, batches=False)
+    application, pulsar, _ = worked(one_by_one)
+    assert application.problems == ("the outputs: some came in batches, and they were to come one by one",)
+    assert pulsar.shown == {"Bearer t0ken"}
 
 
 def test_outputs_of_one_batch_are_rows_of_their_own_and_those_read_again_are_not(tmp_path: Path) -> None:

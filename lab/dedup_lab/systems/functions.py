@@ -4,9 +4,15 @@ It is the worker of Pulsar's own jars (`FunctionWorkerStarter`), whose instances
 process kills worker and instance at once, as when a machine dies; its keeper starts it again. Instances as processes of
 their own need a jar (`pulsar-functions-runtime-all`) that Maven has not of this version. Functions have no state here,
 so no storage of states is started; the package is a file, and needs no storage either.
+
+Its REST interface cannot be bound to an address (Pulsar's WorkerServer gives Jetty a port alone), and who speaks to it
+can have it run programs. So it asks for a token, which is made for this lab, and lies in a file beside its settings.
 """
 
+import base64
+import hmac
 import json
+import secrets
 from pathlib import Path
 from typing import Final
 
@@ -36,21 +42,27 @@ def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress:
     """
     jvm = Jvm.of("pulsar", version, progress)
     (port,) = free(1)
-    path = lab.data(NAME) / "functions_worker.yml"
-    path.write_text(json.dumps(settings(endpoints, port, lab.data(NAME), package)), encoding="utf-8")  # JSON is YAML
+    folder, key = lab.data(NAME), secrets.token_bytes(32)
+    path, token_file = folder / "functions_worker.yml", folder / "token"
+    for secret, text in ((path, json.dumps(settings(endpoints, port, folder, package, key))), (token_file, token(key))):
+        secret.touch(mode=0o600)
+        secret.write_text(text, encoding="ascii")  # JSON is YAML
     kept = jvm.start(lab, NAME, FLAGS, MAIN, ["-c", str(path)])
     worker = Worker(
         url=f"http://{LOOPBACK}:{port}",
+        token_file=str(token_file),
         version=version,
         package=package.as_uri(),
         function=package.stem,
         process=Broker(id=NAME, client_port=port, status_file=kept.status_file, hold_file=kept.hold_file),
     )
 
+    shown = {"Authorization": f"Bearer {token(key)}"}
+
     def leads() -> bool:
         kept.check()
         try:
-            return httpx.get(f"{worker.url}/admin/v2/worker/cluster/leader", trust_env=False).is_success
+            return httpx.get(f"{worker.url}/admin/v2/worker/cluster/leader", headers=shown, trust_env=False).is_success
         except httpx.HTTPError:
             return False
 
@@ -58,9 +70,23 @@ def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress:
     return worker
 
 
-def settings(endpoints: Endpoints, port: int, folder: Path, package: Path) -> dict[str, object]:
-    """Its functions_worker.yml: Pulsar's own values, but for places, ports and names."""
+def token(key: bytes) -> str:
+    """A JSON Web Token (RFC 7519, HS256) that says "dedup", signed with the key."""
+    parts = [json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "HS256"}, {"sub": "dedup"})]
+    said = b".".join(map(_base64, parts))
+    return b".".join((said, _base64(hmac.digest(key, said, "sha256")))).decode()
+
+
+def _base64(raw: bytes) -> bytes:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=")
+
+
+def settings(endpoints: Endpoints, port: int, folder: Path, package: Path, key: bytes) -> dict[str, object]:
+    """Its functions_worker.yml: Pulsar's own values, but for places, ports, names and the token."""
     return {
+        "authenticationEnabled": True,
+        "authenticationProviders": ["org.apache.pulsar.broker.authentication.AuthenticationProviderToken"],
+        "properties": {"tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}"},
         "workerId": "dedup",
         "workerHostname": LOOPBACK,
         "workerPort": port,

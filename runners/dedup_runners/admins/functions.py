@@ -25,9 +25,11 @@ PARTITION: Final = "-partition-"
 class Functions(Closing):
     """The function worker at a URL, and the brokers that its functions read and write."""
 
-    def __init__(self, endpoints: Endpoints, url: str) -> None:
+    def __init__(self, endpoints: Endpoints, url: str, token: str) -> None:
+        """`token`: what the worker asks for. Brokers are shown it, too, and ask for none."""
         self._urls, self._place = endpoints.admin_urls, f"{url}/admin/v3/functions/{SPACE}"
         self._http = http_client(endpoints, CALL_TIMEOUT_S)
+        self._http.headers["Authorization"] = f"Bearer {token}"
 
     def register(self, name: str, config: dict[str, Any], package: str) -> None:
         """Have the worker run a function of a package; PlatformError with its words if it refuses."""
@@ -51,6 +53,11 @@ class Functions(Closing):
             told = f"{type(error).__name__}: {error}"
         return one_line(told)[:MOST_WORDS]
 
+    def restarts(self, name: str) -> int:
+        """How often its worker has started the function's instances again, since the worker runs."""
+        told = self._asked(f"{self._place}/{name}/status", f"the status of function {name}")
+        return sum(int(each.get("status", {}).get("numRestarts", 0)) for each in told.get("instances", ()))
+
     def remove(self, name: str) -> None:
         """End the function's instances; one that is not there is no error."""
         try:
@@ -65,8 +72,9 @@ class Functions(Closing):
         return sum(int(each["msgInCounter"]) for each in self._stats(topic, partitions))
 
     def consumers(self, topic: str, partitions: int, subscription: str) -> int:
-        """How many consumers a subscription has, in all partitions."""
-        return sum(len(each["subscriptions"][subscription]["consumers"]) for each in self._stats(topic, partitions))
+        """How many consumers a subscription has, in all partitions; one that is not there has none."""
+        told = [each["subscriptions"].get(subscription) for each in self._stats(topic, partitions)]
+        return sum(len(each["consumers"]) for each in told if each is not None)
 
     def backlog(self, topic: str, partitions: int, subscription: str) -> int | None:
         """How many entries of a topic a subscription has not acknowledged; None if there is no such subscription."""
@@ -79,7 +87,10 @@ class Functions(Closing):
     def _stats(self, topic: str, partitions: int) -> list[dict[str, Any]]:
         parts = [f"{topic}{PARTITION}{each}" for each in range(partitions)] if partitions > 1 else [topic]
         return [
-            self._asked(f"{self._urls[0]}/admin/v2/{part.replace('://', '/', 1)}/stats", f"statistics of {part}")
+            self._asked(
+                f"{self._urls[0]}/admin/v2/{part.replace('://', '/', 1)}/stats?getPreciseBacklog=true",
+                f"statistics of {part}",
+            )
             for part in parts
         ]
 

@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,13 +26,14 @@ from dedup_runners.chaos import keepers
 from dedup_runners.configs import ConsumerConfig, Worker
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Recorder
-from dedup_runners.waiting import WaitedTooLong, until
+from dedup_runners.waiting import WaitedTooLong, persistently, until
 from dedup_runners.workloads.outputs import Committed, OutputsReader, Reads
 
 DOWN_S: Final = 2.0
 """So long after its kill the worker is started again."""
 DEAD_S: Final = 30.0
 NOTICED_S: Final = 60.0
+REMOVED_S: Final = 30.0
 LOOK_S: Final = 0.005
 """Between two looks at how far it is: it does some thousand messages a second."""
 ATTEMPT_BITS: Final = 16
@@ -58,7 +60,8 @@ class Working:
         self._worker, self._log, self._admin = config.beside, observer.log, admin
         self._messages, self._batched = messages, messages != sum(each.entries for each in end)
         self._name = f"function-of-{config.run_id}"
-        self._functions = Functions(config.endpoints, self._worker.url)
+        token = Path(self._worker.token_file).read_text(encoding="ascii")
+        self._functions = Functions(config.endpoints, self._worker.url, token)
         self._found = OfProcesses(recorder)
         self._outputs = OutputsReader(config, admin, observer, reads, self._found)
         self._lives: list[Life] = []
@@ -86,7 +89,7 @@ class Working:
         if reached:
             output, problems = self._outputs.read(deadline - time.monotonic())
             output = output.model_copy(update={"end": tuple(map(settled, output.end))})
-            problems += self._found.strangers()
+            problems += (*self._found.strangers(), *self._not_as_asked())
         of_lives = [self._found.of_lives.get(number, 0) for number in range(len(self._lives))]
         return Application(
             reached_end=reached,
@@ -101,10 +104,19 @@ class Working:
             output=output,
         )
 
+    @property
+    def _on(self) -> bool:
+        """Whether the topic of outputs deduplicates, as that of inputs."""
+        return self._config.topic.startswith(self._admin.topic_name("", True))
+
+    def _not_as_asked(self) -> tuple[str, ...]:
+        """What was read shows another thing than was asked for, in words."""
+        found = self._found.batched and not self._asked.batches
+        return ("the outputs: some came in batches, and they were to come one by one",) if found else ()
+
     def _begin(self) -> None:
         """Make the topic of outputs, register the function, and read back what it asks for."""
-        on = self._config.topic.startswith(self._admin.topic_name("", True))
-        self._outputs.make(deduplication=on)
+        self._outputs.make(deduplication=self._on)
         self._functions.register(self._name, self._registration(), self._worker.package)
         self._told = self._functions.told(self._name)
         if (found := self._told.get("processingGuarantees")) != self._asked.guarantee.pulsars:
@@ -139,6 +151,7 @@ class Working:
         """Its two lives; a life that does not end as it should is its last one."""
         began_ns, first = time.monotonic_ns(), until(self._pid, DEAD_S, "the function worker runs")
         self._await(lambda: self._stored() >= self._at, deadline, f"brokers have {self._at:,} outputs", LOOK_S)
+        self._check_restarts()
         struck = self._strike(first)
         committed = None if self._batched or struck.left is None else self._messages - struck.left
         ended = KILLED if struck.code == KILLED_CODE else ""
@@ -147,6 +160,8 @@ class Working:
         second = until(self._pid, DEAD_S, "the function worker was started again")
         self._found.processes = (first, second)
         self._await(lambda: self._backlog() == 0, deadline, "brokers have the acknowledgement of every message")
+        self._check_restarts()
+        self._check_deduplication()
         alive = self._pid() == second
         where = "what was not acknowledged" if committed is None else f"message {committed + 1:,}"
         left_for_it = None if committed is None else self._messages - committed
@@ -154,16 +169,50 @@ class Working:
 
     def _strike(self, pid: int) -> "Struck":
         """Kill the worker, and ask brokers when they have noticed."""
+        if (found := self._pid()) != pid:
+            raise PlatformError(
+                where=f"the function worker, process {pid}",
+                got=f"process {found}",
+                rule="it lives until it is killed",
+                todo="look into the worker's log for why it ended",
+            )
         keepers.hold(self._worker.process, pid, time.monotonic_ns() + round(DOWN_S * 1e9))
         os.kill(pid, signal.SIGKILL)
         ended = until(lambda: keepers.status(self._worker.process).exit_of(pid), DEAD_S, "the function worker is dead")
         assert ended is not None  # what `until` returns is true
-        topic, partitions = self._config.topic, self._config.topic_partitions
-        gone = "brokers have noticed that the function is gone"
-        until(lambda: not self._functions.consumers(topic, partitions, self._name), NOTICED_S, gone)
-        struck = Struck(ended.code, self._stored(), self._backlog())
+        gone = "brokers have noticed that the function is gone, and said what it had done before it is back"
+        struck = until(lambda: self._between(ended.code), NOTICED_S, gone)
+        assert struck is not None
         self._log(f"worker {pid} was killed: {struck}")
         return struck
+
+    def _between(self, code: int) -> "Struck | None":
+        """What brokers have of the function while it is away: without consumers before and after; else None."""
+        if self._consumers():
+            return None
+        struck = Struck(code, self._stored(), self._backlog())
+        return None if self._consumers() else struck
+
+    def _check_restarts(self) -> None:
+        """PlatformError if its worker has started the function again besides: that is a life of its own."""
+        if restarts := self._functions.restarts(self._name):
+            raise PlatformError(
+                where=f"function {self._name}",
+                got=f"{restarts} starts besides; its worker says: {self._functions.state(self._name)}",
+                rule="it is started again only when its worker was killed",
+                todo="look into the worker's log",
+            )
+
+    def _check_deduplication(self) -> None:
+        """PlatformError unless the owners of the topic of outputs say that it deduplicates as asked."""
+        found = self._admin.deduplication_in_force(self._outputs.config.topic, self._on)
+        if found.in_force is not self._on:
+            raise PlatformError(
+                where=f"topic {self._outputs.config.topic}",
+                got=found.proof,
+                rule=f"deduplication is {'on' if self._on else 'off'} for outputs, as for inputs",
+                todo="look into the policies of its namespace",
+            )
 
     def _life(self, began: str, ended: str, began_ns: int, committed: int | None, written: int) -> None:
         self._lives.append(
@@ -189,9 +238,10 @@ class Working:
             raise OSError("it was stopped before its end")
 
     def _removed(self) -> bool:
-        """End the function, and wait until its consumers are gone; whether that could be done."""
+        """End the function, and wait until its consumers are gone: it writes no more then. Whether that came."""
         try:
-            self._functions.remove(self._name)
+            persistently(lambda: self._functions.remove(self._name), REMOVED_S, f"removal of {self._name}")
+            until(lambda: not self._consumers(), NOTICED_S, "the function's consumers are gone")
             return True
         except (OSError, PlatformError) as error:
             self._log(str(error))
@@ -203,6 +253,9 @@ class Working:
 
     def _stored(self) -> int:
         return self._functions.stored(self._outputs.config.topic, self._config.topic_partitions)
+
+    def _consumers(self) -> int:
+        return self._functions.consumers(self._config.topic, self._config.topic_partitions, self._name)
 
     def _backlog(self) -> int | None:
         return self._functions.backlog(self._config.topic, self._config.topic_partitions, self._name)
@@ -228,6 +281,8 @@ class OfProcesses(Committed):
         super().__init__(recorder)
         self._seen = set[tuple[int, int, int, int]]()
         self._strangers = set[int]()
+        self.batched = False
+        """Whether an entry held several outputs."""
 
     def strangers(self) -> tuple[str, ...]:
         """The processes that made outputs, and are none of the worker's, in words."""
@@ -243,6 +298,7 @@ class OfProcesses(Committed):
 
     def _first(self, *places: NDArray[Any]) -> NDArray[np.int64]:
         """An entry may be a batch of outputs."""
+        self.batched = self.batched or bool((places[3] > 0).any())
         fresh = []
         for row, place in enumerate(zip(*(each.tolist() for each in places), strict=True)):
             if place not in self._seen:
