@@ -27,4 +27,4 @@ def package(progress: Progress) -> Path:
             for path in sorted(classes.rglob("*.class")):
                 jar.write(path, path.relative_to(classes).as_posix())
 
-    return built("pulsar-function", [SOURCE], [COMPILER], build) / PACKAGE
+    return built("pulsar-function", [SOURCE], [COMPILER, PACKAGE], build) / PACKAGE
