@@ -15,10 +15,13 @@ from tests.kubernetes.operated import Operated
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whichever test comes first may have to wait until the programs are built, once on a machine."""
+    """Whichever test comes first may have to wait until programs and images are built, once on a machine.
+
+    That is no time of the test's own: what builds has time limits, and on a busy machine it took half an hour.
+    """
     for item in items:
         if item.get_closest_marker("kubernetes") or item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
+            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S, func_only=True))
 
 
 @pytest.fixture(scope="session")

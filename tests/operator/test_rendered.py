@@ -1,14 +1,16 @@
 """What a chart of the list may render: nothing that is not its own; each rule beside a chart that keeps it."""
 
 import datetime
+import json
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.operator.test_listed import BROKERS, POD, SETTING, changed_chart, entry
+from tests.operator.test_listed import BROKERS, CLUSTER_ROLE, POD, SETTING, changed_chart, documented, entry
 
 from dedup.errors import PlatformError
 from dedup_operator.clusters import Object
-from dedup_operator.objects.rendered import check
+from dedup_operator.objects.rendered import check, without_later_hooks
 
 RBAC: Final = "rbac.authorization.k8s.io/v1"
 BINDING: Final[Object] = {
@@ -154,3 +156,57 @@ def test_a_binding_stays_in_the_namespace(wrong: Object) -> None:
     check(binds, [*others, BINDING], "r", "lab")
     with pytest.raises(PlatformError, match="RoleBinding r-b"):
         check(binds, [*others, {**BINDING, **wrong}], "r", "lab")
+
+
+# --- a chart that people have -----------------------------------------------------------------------------------
+
+APACHES: Final[list[Object]] = [
+    json.loads(each) for each in Path(__file__).with_name("apache-pulsar-4.7.0.jsonl").read_text().splitlines()
+]
+"""What Helm 3.19 renders of the Apache Pulsar chart 4.7.0 as release `r` in `lab`, with the values of docs/charts.md.
+
+Only what is judged is kept: of programs, settings, probes and sizes there is nothing.
+"""
+MONITOR: Final = {
+    "apiVersion": "monitoring.coreos.com/v1",
+    "kind": "PodMonitor",
+    "metadata": {"name": "r-pulsar-broker"},
+}
+CERTIFICATE: Final = {"apiVersion": "cert-manager.io/v1", "kind": "Certificate", "metadata": {"name": "r-pulsar-ca"}}
+
+
+def test_the_apache_pulsar_chart_is_let_pass_with_the_values_of_the_documentation() -> None:
+    objects = without_later_hooks(APACHES)
+    assert (len(APACHES), len(objects)) == (30, 22)
+    assert {each["kind"] for each in objects} == {*documented().objects}, "no kind is named that it does not need"
+    check(documented(), objects, "r", "lab")
+
+
+@pytest.mark.parametrize(
+    ("more", "got"),
+    [
+        ([MONITOR], "PodMonitor r-pulsar-broker"),
+        ([CERTIFICATE], "Certificate r-pulsar-ca"),
+        ([CLUSTER_ROLE], "ClusterRole all"),
+        (APACHES, "r-pulsar-broker-sts-cleanup in lab, a hook"),
+    ],
+    ids=["monitors, as it comes", "TLS by cert-manager", "rights in the cluster", "its hooks of upgrades"],
+)
+def test_it_is_refused_with_what_those_values_switch_off(more: list[Object], got: str) -> None:
+    with pytest.raises(PlatformError) as refused:
+        check(documented(), [*without_later_hooks(APACHES), *more], "r", "lab")
+    assert got in refused.value.got
+
+
+@pytest.mark.parametrize(
+    ("changes", "got"),
+    [
+        ({"gives": []}, "Role r-pulsar-broker-role: the rule"),
+        ({"objects": ["StatefulSet", "ConfigMap"]}, "PodDisruptionBudget r-pulsar-bookie"),
+    ],
+)
+def test_it_is_refused_if_the_entry_does_not_say_what_it_is_made_of(changes: Object, got: str) -> None:
+    less = documented().model_copy(update=changes)
+    with pytest.raises(PlatformError) as refused:
+        check(less, without_later_hooks(APACHES), "r", "lab")
+    assert got in refused.value.got
