@@ -14,8 +14,10 @@ RUNS = {
     "kafka-12671": 1,
     "librdkafka-4736": 3,
     "librdkafka-4953": 1,
+    "pulsar-17061": 1,
     "pulsar-19189": 1,
     "pulsar-6273": 1,
+    "pulsar-6273-functions": 1,
     "pulsar-cpp-531": 1,
     "pulsar-cpp-546": 1,
 }

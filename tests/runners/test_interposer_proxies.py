@@ -13,6 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from dedup.errors import PlatformError
+from dedup_runners.interposer import proxies
 from dedup_runners.interposer.conversations import SCHEMA, Done, Row
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
 from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Unreadable
@@ -466,3 +468,15 @@ def heard(interposer: Interposer, broker: Address) -> None:
         assert client.hear() == "ONE"
     finally:
         client.close()
+
+
+def test_one_whose_loop_does_not_get_to_run_says_so_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Interposer(Toy) as interposer:
+        goes_on = threading.Event()
+        interposer._loop.call_soon_threadsafe(goes_on.wait, TIMEOUT_S)
+        with monkeypatch.context() as short:
+            short.setattr(proxies, "CALL_S", 0.05)
+            with pytest.raises(PlatformError, match=r"the interposer: got no answer within 0\.05 s"):
+                interposer.connections("client")
+        goes_on.set()
+        assert interposer.connections("client") == 0

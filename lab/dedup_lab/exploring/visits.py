@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dedup.errors import DedupError
+from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.points import Exchange, Schedule, name_of
@@ -176,7 +176,7 @@ class _Run:
 
         def ended(role: str) -> None:
             if role == "producer" and not self._given_up:  # else the interposer is closed by now
-                with suppress(RuntimeError, TimeoutError):
+                with suppress(RuntimeError, PlatformError):
                     interposer.release(strikes.END)
 
         course = Course(

@@ -10,9 +10,11 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from dedup.errors import PlatformError
 from dedup_runners.closing import Closing
 from dedup_runners.interposer.connections import Connection, Strike
 from dedup_runners.interposer.conversations import Conversation, Done, Unrecorded
@@ -88,7 +90,7 @@ class Interposer(Closing):
 
     def close(self) -> None:
         if self._thread.is_alive():
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(CALL_S)
+            _answer(asyncio.run_coroutine_threadsafe(self._stop(), self._loop))
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CALL_S)
             self._loop.close()
@@ -155,7 +157,20 @@ class Interposer(Closing):
         async def asked() -> T:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(asked(), self._loop).result(CALL_S)
+        return _answer(asyncio.run_coroutine_threadsafe(asked(), self._loop))
+
+
+def _answer(asked: Future[T]) -> T:
+    """What the event loop has done; PlatformError if it does not come to it in time."""
+    try:
+        return asked.result(CALL_S)
+    except TimeoutError:
+        raise PlatformError(
+            where="the interposer",
+            got=f"no answer within {CALL_S:g} s",
+            rule="its event loop gets to run",
+            todo="run less beside it on this machine",
+        ) from None
 
 
 _Reader = asyncio.StreamReader
