@@ -76,7 +76,8 @@ def test_an_example_of_a_workload_teaches_and_is_small(path: Path) -> None:
     workload = loaded.spec.workload
     assert loaded.name == path.stem and (workload.given, *workload.others) != (None,)
     assert all(line.startswith("#") for line in opening) and any(line.startswith("# Expect: ") for line in opening)
-    assert loaded.spec.workload.messages <= 5000
+    fast = loaded.spec.workload.works(loaded.spec.variants)  # a function is at its end before a kill, with fewer
+    assert loaded.spec.workload.messages <= (20_000 if fast else 5000)
 
 
 def test_a_variant_changes_what_it_names_and_nothing_else() -> None:
