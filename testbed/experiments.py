@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from dedup.errors import EvidenceError, PlatformError
 from dedup.history.reports import SUMMARY
 from dedup.judgement.summaries import Summary
@@ -43,3 +45,8 @@ def complete(name: str, summary: Summary) -> Summary:
             todo="read why in its summary, then remove its results and make it again",
         )
     return summary
+
+
+def load() -> float:
+    """The machine's load over the last 15 minutes, a processor."""
+    return round(psutil.getloadavg()[2] / (psutil.cpu_count() or 1), 1)

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dedup.errors import EvidenceError
@@ -92,7 +91,7 @@ def of_summary(name: str, number: int, summary: Summary, out: Path) -> Batch:
         spec_digest=summary.spec_digest,
         recorded=summary.last_recorded_at,
         versions=summary.versions,
-        load=round(psutil.getloadavg()[2] / (psutil.cpu_count() or 1), 1),
+        load=experiments.load(),
         runs=tuple(
             Run(
                 cell=f"{run.system}/{run.variant}",

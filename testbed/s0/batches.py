@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dedup.errors import EvidenceError
@@ -73,7 +72,7 @@ def make(table: Table, number: int, results: Path) -> Batch:
     at, made = place(table, number, results), experiment(table, number)
     document = made.model_dump(mode="json", by_alias=True, exclude_none=True)
     found = of_summary(table, number, experiments.summed(f"batch {number} of {table.name}", document, at.results))
-    found = found.model_copy(update={"load": round(psutil.getloadavg()[2] / (psutil.cpu_count() or 1), 1)})
+    found = found.model_copy(update={"load": experiments.load()})
     at.kept.parent.mkdir(parents=True, exist_ok=True)
     at.kept.write_text(found.model_dump_json(indent=1) + "\n")
     return found
