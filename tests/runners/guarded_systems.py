@@ -117,8 +117,8 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
         (folder / "token").write_text(f"{token(key)}\n")
         security, login = security.model_copy(update={"token": folder / "token"}), _by_token(key)
 
-    def settings(zookeeper: str, node: pulsar.Node, bookies: int) -> dict[str, object]:
-        said = usual(zookeeper, node, bookies)
+    def settings(zookeeper: str, node: pulsar.Node, bookies: int, transactions: bool) -> dict[str, object]:
+        said = usual(zookeeper, node, bookies, transactions)
         return said | {
             "brokerServicePortTls": binary,
             "webServicePortTls": web,
