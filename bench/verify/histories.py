@@ -145,8 +145,8 @@ def write_transactions(folder: Path, messages: int, size: int) -> Manifest:
         if aborted[each]:
             holes.append(Hole(ledger=0, first=begin, last=marker - 1, proof=Proof.ABORTED))
         holes.append(Hole(ledger=0, first=marker, last=marker, proof=Proof.MARKER))
-    entries = messages + len(number)
-    end = EndPosition(partition=0, extents=((0, entries),), holes=tuple(holes), stable=entries)
+    reach = messages + len(number)
+    end = EndPosition(partition=0, extents=((0, reach),), holes=tuple(holes), stable=reach)
     return _closed(folder, messages, (sent, outcomes, received, table), end)
 
 
