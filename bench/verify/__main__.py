@@ -28,6 +28,8 @@ PEAK_TARGET: Final = 2 << 30
 RUNS_TARGET: Final = 3.0
 TEN: Final = 10
 STREAMS_TARGET: Final = 1.5
+SIZES: Final[Mapping[int, float | None]] = {1_000: 2.0, 100: None}
+"""Messages in a transaction, each with how many times as long as others such a history may take."""
 ORDERS: Final[Mapping[str, histories.Maker]] = {
     "S0-like": histories.s0_like,
     "in blocks of 10,000, shuffled": partial(histories.shuffled, block=10_000),
@@ -138,6 +140,26 @@ def streams(messages: int, rounds: int) -> int:
     return missed
 
 
+def transactions(messages: int, rounds: int) -> int:
+    """Messages in transactions, a tenth of which are aborted, beside as many outside of any."""
+    missed = 0
+    plain = histories.cached("in-order", messages, partial(histories.s0_like, blocks=0))
+    for size, target in SIZES.items():
+        sent = histories.in_transactions(messages, size)
+        print(f"\ntransactions of {size:,} messages, {messages:,} messages, in order")
+        for name in (LOCAL, SPARK):
+            with started(name, [plain]) as outside, started(name, [sent]) as inside:
+                outside.ask(), inside.ask()
+                pairs = [(outside.ask(), inside.ask()) for _ in range(rounds)]
+            by_plain, by_sent = zip(*pairs, strict=True)
+            print(f"  {name}: outside {told_of(by_plain)}   inside {told_of(by_sent)}")
+            ratio = middle(by_sent) / middle(by_plain)
+            missed += told("time inside : outside", ratio, target, at_most=True)
+            peaks = [max(racer.peaks.values()) for racer in (outside, inside)]
+            told("memory inside : outside", peaks[1] / peaks[0], None, at_most=True)
+    return missed
+
+
 def grown(text: str, name: str, messages: int, folder: Path) -> None:
     """Print a line of a table."""
     with started(name, [folder]) as racer:
@@ -194,6 +216,7 @@ PARTS: Final[Mapping[str, tuple[Callable[[int, int], int], float]]] = {
     "many": (many, 1),
     "order": (order, 0.1),
     "streams": (streams, 0.1),
+    "transactions": (transactions, 1),
     "growth": (growth, 0),
 }
 """Each with its number of messages, as a part of --messages; 0: --largest is asked for."""

@@ -83,6 +83,7 @@ def islands(session: Any, folders: Folders) -> Found:
     """What was read, reduced to islands; the number of its rows."""
     from dedup_spark.engine.chunks import chunks_of, ends_of
     from dedup_spark.engine.files import files_of, inspect
+    from dedup_spark.engine.transactions import NONE
     from dedup_spark.evidence import open_folders
     from dedup_spark.job import SparkWorkers
 
@@ -90,7 +91,7 @@ def islands(session: Any, folders: Folders) -> Found:
     ends = {run: ends_of(manifest) for run, (_, manifest) in enumerate(opened)}
     received = [inspect(file) for file in files_of(opened) if file.path.startswith("received/")]
     with closing(SparkWorkers(session)) as workers:
-        return {"rows": sum(note.rows for note in workers.reduce(chunks_of(received), ends))}
+        return {"rows": sum(note.rows for note in workers.reduce(chunks_of(received), ends, NONE))}
 
 
 def window(session: Any, folders: Folders) -> Found:

@@ -8,7 +8,7 @@ was made once stays in the user's cache.
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,12 +16,26 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dedup.history.histories import CLOCK, MANIFEST, SCHEMAS, parquet_writer, sha256_of
-from dedup.wire.manifests import ConsumerReport, Deduplication, EndPosition, Manifest, ProducerReport, Segment
+from dedup.history.histories import CLOCK, MANIFEST, SCHEMAS, TRANSACTIONS, parquet_writer, sha256_of
+from dedup.wire.manifests import (
+    Asked,
+    ConsumerReport,
+    Deduplication,
+    Ended,
+    EndPosition,
+    Hole,
+    Manifest,
+    ProducerReport,
+    Proof,
+    Segment,
+    Transactions,
+)
 from dedup_lab import caches
 
 SEGMENT: Final = 1 << 20
 GROUP: Final = 1 << 17
+TENTH: Final = 10
+"""Of so many transactions one is aborted."""
 BLOCK: Final = 5_000
 """Messages in a window that is sent again, at most."""
 EDITION: Final = 4
@@ -59,11 +73,21 @@ def shuffled(messages: int, seed: int, block: int = 1) -> Pieces:
 
 def cached(name: str, messages: int, made: Maker, seed: int = 1, streams: int = 1) -> Path:
     """The run folder of that name and size, which is made if it is not there yet."""
-    folder = caches.root() / "bench" / f"{name}-{messages}-{seed}-{EDITION}{f'-{streams}' * (streams > 1)}"
+    kept = f"{name}-{messages}-{seed}{f'-{streams}' * (streams > 1)}"
+    return _kept(kept, lambda half: write(half, messages, made(messages, seed), streams))
+
+
+def in_transactions(messages: int, size: int) -> Path:
+    """The run folder of so many messages in transactions of `size`, which is made if it is not there yet."""
+    return _kept(f"transactions-{messages}-{size}", lambda half: write_transactions(half, messages, size))
+
+
+def _kept(name: str, make: Callable[[Path], object]) -> Path:
+    folder = caches.root() / "bench" / f"{name}-{EDITION}"
     if not folder.exists():
         half = folder.with_name(f"{folder.name}.{os.getpid()}")
         try:
-            write(half, messages, made(messages, seed), streams)
+            make(half)
             half.rename(folder)
         finally:
             shutil.rmtree(half, ignore_errors=True)
@@ -88,11 +112,50 @@ def write(folder: Path, messages: int, stored: Pieces, streams: int = 1) -> Mani
         values = np.arange(begin + 1, begin + len(entries) + 1)
         sent.write({"value": values})
         outcomes.write({"value": values, "entry": entries})
+    end = EndPosition(partition=0, extents=((0, received.rows),))
+    return _closed(folder, messages, (sent, outcomes, received), end, streams)
+
+
+def write_transactions(folder: Path, messages: int, size: int) -> Manifest:
+    """A run folder in which values 1 … `messages` were sent in transactions of `size`, every tenth of them aborted.
+
+    Each transaction ends in a marker, so that entry v - 1 + t is value v of transaction t; a reader of committed
+    messages read all that was not aborted. Markers and what was aborted are holes, with proof.
+    """
+    sent, outcomes, received = (_Table(folder, name, 1) for name in ("sent", "outcomes", "received"))
+    number = np.arange(-(-messages // size))
+    first, last = number * size + 1, np.minimum((number + 1) * size, messages)
+    aborted = number % TENTH == TENTH - 1
+    for begin in range(0, messages, SEGMENT):
+        values = np.arange(begin, min(begin + SEGMENT, messages)) + 1
+        of = (values - 1) // size
+        entries = values - 1 + of
+        sent.write({"value": values})
+        outcomes.write({"value": values, "entry": entries})
+        read = ~aborted[of]
+        arrivals = received.rows + np.arange(np.count_nonzero(read))
+        received.write({"arrival": arrivals, "entry": entries[read], "value": values[read]})
+    table = _Table(folder, TRANSACTIONS, 1)
+    asked = np.where(aborted, Asked.ABORT, Asked.COMMIT)
+    outcome = np.where(aborted, Ended.ABORTED, Ended.COMMITTED)
+    table.write({"number": number, "first": first, "last": last, "asked": asked, "outcome": outcome})
+    holes = []
+    for each in number.tolist():
+        begin, marker = int(first[each] - 1 + each), int(last[each] + each)
+        if aborted[each]:
+            holes.append(Hole(ledger=0, first=begin, last=marker - 1, proof=Proof.ABORTED))
+        holes.append(Hole(ledger=0, first=marker, last=marker, proof=Proof.MARKER))
+    reach = messages + len(number)
+    end = EndPosition(partition=0, extents=((0, reach),), holes=tuple(holes), stable=reach)
+    return _closed(folder, messages, (sent, outcomes, received, table), end)
+
+
+def _closed(folder: Path, messages: int, tables: Sequence["_Table"], end: EndPosition, streams: int = 1) -> Manifest:
     with parquet_writer(folder / "clock.parquet", CLOCK):
         pass
-    files = {table.name: table.close() for table in (sent, outcomes, received)}
+    files = {table.name: table.close() for table in tables}
     clock = _segment(folder, folder / "clock.parquet", 0)
-    manifest = _manifest(messages, received.rows, files, clock, streams)
+    manifest = _manifest(messages, files, clock, end, streams)
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1))
     return manifest
 
@@ -118,7 +181,7 @@ class _Table:
         (folder / name).mkdir(parents=True)
 
     def write(self, columns: dict[str, Values]) -> None:
-        schema, rows = SCHEMAS[self.name], len(columns["value"])
+        schema, rows = SCHEMAS[self.name], len(next(iter(columns.values())))
         if self._streams > 1:
             value, stream = np.divmod(columns["value"] - 1, self._streams)
             columns = columns | {"value": value + 1, "stream": stream}
@@ -149,8 +212,13 @@ def _segment(folder: Path, path: Path, rows: int) -> Segment:
 
 
 def _manifest(
-    messages: int, received: int, files: dict[str, tuple[Segment, ...]], clock: Segment, streams: int
+    messages: int, files: dict[str, tuple[Segment, ...]], clock: Segment, end: EndPosition, streams: int
 ) -> Manifest:
+    told = None
+    if TRANSACTIONS in files:
+        number = sum(segment.rows for segment in files[TRANSACTIONS])
+        aborted = number // TENTH
+        told = Transactions(rows=number, number=number, committed=number - aborted, aborted=aborted, unknown=0)
     producer = ProducerReport(
         complete=True,
         library="bench",
@@ -160,7 +228,8 @@ def _manifest(
         ok=messages,
         fail=0,
         unknown=0,
-        segments=(*files["sent"], *files["outcomes"], clock),
+        transactions=told,
+        segments=(*files["sent"], *files["outcomes"], *files.get(TRANSACTIONS, ()), clock),
         first_send_ns=0,
         last_acknowledgement_ns=1,
     )
@@ -170,8 +239,8 @@ def _manifest(
         library="bench",
         library_version="0",
         effective_config={},
-        received=received,
-        end=(EndPosition(partition=0, extents=((0, received),)),),
+        received=sum(segment.rows for segment in files["received"]),
+        end=(end,),
         segments=files["received"],
     )
     return Manifest(

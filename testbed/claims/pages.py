@@ -22,7 +22,8 @@ rows. Here it is with today's versions. `make kafka-and-pulsar` makes the runs t
 found messages in flight. *Not shown*: the runs do not tell; that one fault leaves no copies does not say that none
 does. *Not tested*: there are no runs. With other faults, clients and settings both systems have copies or losses in
 spite of deduplication: [known bugs](known-bugs.md) has those that were found, such as librdkafka 4953 (Kafka), and
-pulsar-client-cpp 546 and Pulsar 6273 (a producer that comes back under its name, with batches).
+pulsar-client-cpp 546 and Pulsar 6273 (a producer that comes back under its name, with batches). The run of Pulsar's
+transactions that is wrong lost a message: [Pulsar 8925](reports/pulsar-8925.md).
 """
 NEAR: Final = 0.05
 DOUBT: Final = Fraction(1, 10)

@@ -2,6 +2,9 @@
 
 Without transactions what an application takes back is read all the same. With them nothing of it is, although it lies
 in the topic: the metadata of its entries say so.
+
+On a busy machine Java's client may lose a message in a transaction (docs/reports/pulsar-8925.md), once in some 1,500 of
+them. A verdict that says so, with the client's own word that the message was dropped, is as right as a pass.
 """
 
 from collections.abc import Callable
@@ -15,12 +18,27 @@ from dedup.judgement.verdicts import Verdict
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(900)]
 
+DROPPED = "has been dropped because Broker can not determine whether is duplicate or not"
+
+
+def overtaken(ended: harness.Ended) -> bool:
+    """Whether a run has failed as Pulsar 8925 says: lost by the verdict, and dropped by the client's own log."""
+    failed = [run for run in ended.summary.runs if run.verdict is Verdict.FAIL]
+    for run in failed:
+        codes = {reason.code for reason in run.reasons if reason.verdict is Verdict.FAIL}
+        log = (ended.folder / (run.path or "") / "producer.log").read_text()
+        if DROPPED not in log or not codes <= {"not_received", "torn_transaction"}:
+            return False
+    return bool(failed)
+
 
 def test_what_was_taken_back_is_read_by_nobody_if_it_was_sent_in_transactions(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """10 of 40 transactions of 50 messages are aborted, or taken back without one."""
     ended = harness.run(harness.document("workloads/pulsar-aborted-reads"), tmp_path, "--runs", 1)
+    if overtaken(ended):
+        return tell("a message was lost as in Pulsar 8925, and the verdict says so")
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
     sums = {group.variant: group.sums for group in ended.summary.systems}
     assert {name: (each.received, each.aborted_read) for name, each in sums.items()} == {
@@ -41,6 +59,8 @@ def test_what_was_committed_is_whole_although_the_answer_to_an_end_was_lost(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     ended = harness.run(harness.document("workloads/pulsar-transactions"), tmp_path, "--runs", 1)
+    if overtaken(ended):
+        return tell("a message was lost as in Pulsar 8925, and the verdict says so")
     assert (ended.code, ended.summary.verdict) == (0, Verdict.PASS), ended.told()
     (committed,) = (group.sums for group in ended.summary.systems)
     assert (committed.aborted_read, committed.torn_transaction, committed.not_received) == (0, 0, 0)
