@@ -105,7 +105,8 @@ class KubernetesPlatform:
             case Stage.REPORT:
                 self._forget_report()
                 failed = self._belongings.own("ConfigMap", failures_name(self._owner)) is not None
-                self._belongings.make(*report_objects(self._owner, self._settings, failed=failed))
+                messages = self._experiment.spec.workload.messages
+                self._belongings.make(*report_objects(self._owner, self._settings, messages=messages, failed=failed))
             case _:
                 pass  # a later stage of a run whose Job is gone: it will be seen to be absent, and begun anew
 

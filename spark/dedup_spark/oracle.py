@@ -34,7 +34,7 @@ VALUES: Final[dict[str, Messages]] = {}
 
 
 def judge(folder: Path) -> Verification:
-    """Every count, jump and witness of one whole run folder; about 1.5 GB of memory for 10^6 messages."""
+    """Every count, jump and witness of one whole run folder; about 3 GB of memory for 10^6 messages."""
     history = read(folder)
     found = {name: rule(history) for name, rule in VALUES.items()}
     numbers = {name: len(messages) for name, messages in found.items()}

@@ -116,6 +116,19 @@ def test_nor_is_somebody_elses_home_used() -> None:
     assert f"ConfigMap {HOME[2]}" in message(world, "Finished")
 
 
+@pytest.mark.parametrize(
+    ("messages", "memory"), [(3_000, "1024Mi"), (360_000, "1918Mi"), (1_000_000, "4418Mi"), (10_000_000, "4418Mi")]
+)
+def test_the_report_has_the_memory_in_which_the_oracle_holds_a_history(messages: int, memory: str) -> None:
+    """As many as it judges at most; few fit into what the settings say."""
+    world = applied(("spec/workload", {"messages": messages}))
+    world.run(until=lambda _status: world.cluster.get(*REPORT) is not None)
+    job = world.cluster.get(*REPORT)
+    assert job is not None
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": memory}
+
+
 def test_the_reports_account_may_write_its_home_and_nothing_else() -> None:
     made = {(each["kind"], each["metadata"]["name"]): each for each in report_objects(OWNER, SETTINGS)}
     (role,) = (each for (kind, _), each in made.items() if kind == "Role")

@@ -5,6 +5,7 @@ import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace as Object
 from typing import Any
 
@@ -101,7 +102,7 @@ def fakes() -> Fakes:
 
 @pytest.fixture
 def site(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> Pods:
-    monkeypatch.setattr(sockets, "TABLES", ())
+    monkeypatch.setattr(sockets, "TABLES", (Path("/nobody/has/this"),))
     monkeypatch.setattr(pods, "REOPEN_S", 0.0)
     site = Pods(endpoints(), fakes, {OURS})
     site.warm_up()
@@ -122,6 +123,21 @@ def test_a_connection_that_only_the_client_has_closed_is_lost_but_not_finished(s
     assert not site.idle()
     fakes.by_name["k-0"].table = row(f"{OURS}:5000", state="06") + row("10.0.0.8:5000", state="08")
     assert site.idle()
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["the asker alone", "a client beside it"])
+def test_who_asks_the_brokers_at_the_clients_port_is_no_client(
+    site: Pods, fakes: Fakes, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a system that is there already: its brokers have one port for everybody."""
+    asking, client = (Connection((OURS, port), ("127.0.0.1", PORT)) for port in (5000, 5001))
+    monkeypatch.setattr(sockets, "of", lambda _pid, _states: {asking})
+    fakes.by_name["k-0"].table = row(f"{OURS}:5000") + (row(f"{OURS}:5001", state="08") if beside else "")
+    assert site.idle() is not beside
+    monkeypatch.setattr(
+        sockets, "mine", lambda _but, states: {client._replace(here=asking.here)} if "04" in states else set()
+    )
+    assert not site.idle(), "another process of this pod has closed a connection from the same port"
 
 
 def test_a_broker_that_cannot_be_looked_into_has_not_lost_its_connections(site: Pods, fakes: Fakes) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from dedup.experiment.stages import Task
+from dedup.judgement.verdicts import ORACLE_LIMIT
 from dedup_operator.objects.accounts import report_account, reporting
 from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.pods import (
@@ -37,6 +38,9 @@ BULLETIN: Final = "bulletin.json"
 MOST_PODS_FAIL: Final = 6
 """A drain or a lost node may take some of them away, and a report can be done again. A podFailurePolicy, which does not
 count those, would not replace a pod on a lost node: it stays Terminating, and is no failed one yet."""
+FIRST_MI: Final = 512
+MESSAGE_KI: Final = 4
+"""The oracle judges in that pod, and holds a whole history: 1.1 GiB were seen at 360,000 messages without a copy."""
 MOST_FAILURES: Final = 256
 """So many are told of, each in 500 characters: a ConfigMap holds less than a mebibyte."""
 
@@ -53,11 +57,11 @@ def home_name(owner: Owner) -> str:
     return name_of(owner, "bulletin")
 
 
-def report_objects(owner: Owner, settings: Settings, *, failed: bool = False) -> list[Object]:
-    """Everything a report needs, the Job last; `failed`: there are failures to tell it of."""
+def report_objects(owner: Owner, settings: Settings, *, messages: int = 0, failed: bool = False) -> list[Object]:
+    """Everything a report needs, the Job last, of runs of so many messages; `failed`: there are failures to tell."""
     home = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(owner, home_name(owner), "report")}
     account = reporting(owner, home_name(owner), settings.account_annotations)
-    return [*account, home, report(owner, settings, failed=failed)]
+    return [*account, home, report(owner, settings, messages=messages, failed=failed)]
 
 
 def bulletin_in(home: Object) -> str | None:
@@ -66,8 +70,8 @@ def bulletin_in(home: Object) -> str | None:
     return None if said is None else str(said)
 
 
-def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
-    """The Job; `failed`: there are failures to tell it of."""
+def report(owner: Owner, settings: Settings, *, messages: int = 0, failed: bool = False) -> Object:
+    """The Job, of runs of so many messages; `failed`: there are failures to tell it of."""
     root = settings.artifacts.root(owner.folder)
     told_of = ["--failures", f"{FAILURES}/{FAILURES_FILE}"] if failed else []
     files = ["--experiment", f"{CONFIG}/{FILE}", *told_of]
@@ -76,7 +80,8 @@ def report(owner: Owner, settings: Settings, *, failed: bool = False) -> Object:
     if failed:
         mounts["failures"] = FAILURES
     env = store_environment(settings.artifacts)
-    memory = f"{settings.spark.memory_mi}Mi"
+    judging_mi = FIRST_MI + min(messages, ORACLE_LIMIT) * MESSAGE_KI // 1024
+    memory = f"{max(settings.spark.memory_mi, judging_mi)}Mi"
     told = container("report", settings.spark_image, program, memory=memory, mounts=mounts, env=env)
     meta = metadata(owner, report_name(owner), "report")
     pod = {

@@ -88,6 +88,8 @@ class Pods(Closing):
         """Where a broker cannot be looked into, our end has to tell that it has closed; else it tells that itself.
 
         For our end alone would take the connections to a pod that is gone, which nobody closes any more, for minutes.
+        This very process asks brokers, too, and of a system that is there already at the clients' port: its own
+        connections count at neither end.
         """
         ports = {broker.client_port for broker in self._brokers.values()}
         consenting = {name for name in self._brokers if (self._seen.get(name) or self._look(name)).consents}
@@ -95,7 +97,7 @@ class Pods(Closing):
         if any(each.there[1] in ports for each in sockets.mine(os.getpid(), states)):
             return False
         found = self._connections(sockets.AT_BROKER)
-        return found.keys() == consenting and not any(found.values())
+        return found.keys() == consenting and {each.there for held in found.values() for each in held} <= _asking()
 
     def victim(self, broker: str) -> Victim:
         pod, seen = self._pod(broker), self._look(broker)
@@ -291,6 +293,12 @@ def listener(port: int) -> str:
         ' case "$(ls -l "$each/fd" 2>/dev/null)" in (*"socket:[$inode]"*) echo "${each#/proc/}" ;; esac; done; done'
         " | sort -u"
     )
+
+
+def _asking() -> set[tuple[str, int]]:
+    """Our ends of the connections that this process holds; a port that another of this pod has, too, is not ours."""
+    own, others = (look(os.getpid(), sockets.AT_CLIENT) for look in (sockets.of, sockets.mine))
+    return {each.here for each in own} - {each.here for each in others}
 
 
 def own_addresses() -> set[str]:
