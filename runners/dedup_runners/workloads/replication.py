@@ -1,0 +1,175 @@
+"""`replication`: brokers replicate the topic to a second cluster, over a link that is slow, then cut, then whole.
+
+All is sent before; so what the first cluster stores is what is to come. The link is the proxy of the second cluster.
+While its answers are late, the replicators do not know what is stored there. When enough is, the proxy closes every
+connection and takes none; when the second cluster has no producer left, nothing comes any more, and how much it has and
+how much of that the first knows of are exact. The link is whole again without delay.
+
+That nothing is left to replicate is said by the replicators' backlog, which is 0, while they are connected, and by
+their cursors, which stand at the ends of the topic. Only then is the topic read in the second cluster.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Final
+
+from dedup.errors import PlatformError
+from dedup.wire.manifests import EndPosition, Replicated
+from dedup.workloads.replication import Replication
+from dedup_runners import admins
+from dedup_runners.admins.owners import Owners
+from dedup_runners.admins.pulsar import PulsarAdmin
+from dedup_runners.admins.replication import Progress, Replicators
+from dedup_runners.chaos.watchdog import DOWNSTREAM, Toxiproxy
+from dedup_runners.configs import ConsumerConfig, Second
+from dedup_runners.recording.journals import Observer
+from dedup_runners.waiting import WaitedTooLong, until
+
+LOOK_S: Final = 0.005
+"""Between two looks at how much the second cluster has."""
+GONE_S: Final = 60.0
+TOXIC: Final = "replication"
+
+
+class Link:
+    """The proxy before the second cluster."""
+
+    def __init__(self, second: Second) -> None:
+        self._toxiproxy = Toxiproxy(str(second.endpoints.toxiproxy_url))
+        (self._name,) = (str(each.proxy) for each in second.endpoints.brokers)
+
+    def delay(self, seconds: float) -> None:
+        """Have the second cluster's answers come so much later."""
+        self._toxiproxy.add(self._name, TOXIC, "latency", {"latency": round(seconds * 1000)}, DOWNSTREAM)
+
+    def cut(self) -> None:
+        """Close every connection, and take none."""
+        self._toxiproxy.call("POST", f"/proxies/{self._name}", {"enabled": False})
+
+    def mend(self) -> None:
+        """Take connections, without a delay."""
+        self._toxiproxy.remove(self._name, TOXIC)
+        self._toxiproxy.call("POST", f"/proxies/{self._name}", {"enabled": True})
+
+    def close(self) -> None:
+        self._toxiproxy.close()
+
+
+def replicate(config: ConsumerConfig, observer: Observer) -> tuple[ConsumerConfig, Replicated]:
+    """Have the topic replicated, and say how that went; the config of who reads it in the second cluster.
+
+    PlatformError if something is left to replicate at the end, or nobody knows.
+    """
+    with ExitStack() as leaving:
+        replicating = Replicating(config, observer, leaving)
+        replicated = replicating.run(time.monotonic() + config.timeout_s)
+    there = {"endpoints": replicating.second.endpoints, "replication": None}
+    return config.model_copy(update=there), replicated
+
+
+class Replicating:
+    """The replication of one run's topic, from an empty second cluster to one that has all."""
+
+    def __init__(self, config: ConsumerConfig, observer: Observer, leaving: ExitStack) -> None:
+        """`leaving` closes what is opened."""
+        assert config.replication is not None and isinstance(config.beside, Second)
+        self._asked: Replication = config.replication
+        self.second = config.beside
+        self._topic, self._partitions, self._log = config.topic, config.topic_partitions, observer.log
+        self._admin = leaving.enter_context(PulsarAdmin(config.endpoints))
+        self._admin_there: admins.Admin = leaving.enter_context(PulsarAdmin(self.second.endpoints))
+        self._replicators = leaving.enter_context(Replicators(config.endpoints, self.second))
+        self._there = leaving.enter_context(Owners(self.second.endpoints))
+        self._link = Link(self.second)
+        leaving.callback(self._link.close)
+        self._namespace = "/".join(self._topic.split("://", 1)[1].split("/")[:2])
+
+    def run(self, deadline: float) -> Replicated:
+        """From the topic's making to the last message; the link is whole, and nothing is replicated, afterwards."""
+        on = self._topic.startswith(self._admin.topic_name("", True))
+        self._admin_there.create_topic(self._topic, partitions=self._partitions, deduplication=on)
+        end = tuple(self._admin.end_positions(self._topic))
+        self._replicators.introduce()
+        self._link.mend()
+        try:
+            self._link.delay(self._asked.delay_s)
+            self._replicators.replicate(self._namespace, on=True)
+            at = self._asked.at.message
+            self._await(lambda: self._stored() >= at, deadline, f"the second cluster has {at:,} messages", LOOK_S)
+            stored, left = self._cut()
+            self._link.mend()
+            proof = self._through(end, deadline)
+        finally:
+            self._link.mend()
+            with suppress(PlatformError):  # another error is on its way, or what was replicated is proven
+                self._replicators.replicate(self._namespace, on=False)
+        until(lambda: not self._senders(), GONE_S, "nobody replicates to the second cluster any more")
+        self._check_deduplication(on)
+        entries = sum(each.entries for each in end)
+        return Replicated(source_entries=entries, stored=stored, acknowledged=entries - left, proof=proof)
+
+    def _cut(self) -> tuple[int, int]:
+        """Cut the link for its time; what the second cluster has then, and what the first has left, as it knows."""
+        self._link.cut()
+        cut = time.monotonic()
+        until(lambda: not self._senders(), GONE_S, "the second cluster has noticed that the link is cut")
+        stored, progress = self._stored(), self._progress()
+        self._log(f"the link is cut: the second cluster has {stored:,}; the first says {progress}")
+        until(lambda: time.monotonic() - cut >= self._asked.duration_s, self._asked.duration_s + GONE_S, "the cut")
+        if progress is None or progress.connected:
+            raise PlatformError(
+                where=f"the replicators of {self._topic}",
+                got=str(progress or "no word of them"),
+                rule="they are not connected while the link is cut",
+                todo="look into the first cluster's logs",
+            )
+        return stored, progress.backlog
+
+    def _through(self, end: tuple[EndPosition, ...], deadline: float) -> str:
+        """Wait until nothing is left to replicate; what brokers said then."""
+        self._await(lambda: self._progress() == Progress(True, 0), deadline, "nothing is left to replicate")
+        last = [max(each.extents, default=(-1, 0)) for each in end]
+        ends = [(ledger, entries - 1) for ledger, entries in last]
+        where = self._admin.mark_deleted(self._topic, self._replicators.cursor)
+        if where != ends:
+            raise PlatformError(
+                where=f"the cursors {self._replicators.cursor} of {self._topic}",
+                got=f"{where}, while replicationBacklog is 0",
+                rule=f"they stand at the ends of the topic, {ends}",
+                todo="look into the first cluster's logs",
+            )
+        return f"{Progress(True, 0)}, cursors at {', '.join(f'{ledger}:{entry}' for ledger, entry in where)}"
+
+    def _check_deduplication(self, on: bool) -> None:
+        """PlatformError unless the owners in the second cluster say that it deduplicates as asked."""
+        found = self._admin_there.deduplication_in_force(self._topic, on)
+        if found.in_force is not on:
+            raise PlatformError(
+                where=f"topic {self._topic} in the second cluster",
+                got=found.proof,
+                rule=f"deduplication is {'on' if on else 'off'} there, as in the first",
+                todo="look into the policies of its namespace",
+            )
+
+    def _await(self, condition: Callable[[], bool], deadline: float, what: str, every_s: float = 0.1) -> None:
+        """Wait for that within the time of the run; the error says how far it was."""
+        left_s = max(deadline - time.monotonic(), 0.0)
+        try:
+            until(condition, left_s, what, every_s)
+        except WaitedTooLong:
+            raise PlatformError(
+                where=f"replication of {self._topic}",
+                got=f"{self._stored():,} messages in the second cluster; {self._progress()}",
+                rule=f"{what} within {left_s:,.0f} s",
+                todo="look into the logs of both clusters; if the machine is only slow, raise timeouts.run",
+            ) from None
+
+    def _stored(self) -> int:
+        return self._there.stored(self._topic, self._partitions)
+
+    def _senders(self) -> int:
+        return sum(len(each["publishers"]) for each in self._there.statistics(self._topic, self._partitions))
+
+    def _progress(self) -> Progress | None:
+        return self._replicators.progress(self._topic, self._partitions)
