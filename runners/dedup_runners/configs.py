@@ -123,6 +123,7 @@ class ProducerConfig(RunnerConfig):
     resend: Resend | None = None
     producers: Producers | None = None
     transactions: Transactions | None = None
+    replication: Replication | None = None
     program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
 
     @property

@@ -55,6 +55,8 @@ def test_copies_in_the_second_cluster_are_the_control_and_none_with_deduplicatio
     found = concluded(CLEAN, replicated())
     assert found.verdict is Verdict.PASS, told(found)
     assert "copies in the second cluster in 2 of 2 effective runs" in told(found)
+    (promised,) = {run.reasons[0].text for run in found.runs if run.variant == "dedup"}
+    assert "lost" in promised and "position" not in promised, "nobody knows where it was to be"
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,10 @@ def test_a_cut_that_struck_nothing_and_a_first_cluster_that_is_in_doubt_pass_not
             "workload.replication.at.message: got 1000; the last message is 1000, and the link must have some left",
         ),
         (
+            {"workload": {"messages": MESSAGES, "partitions": 2, "replication": CUT}},
+            "workload.replication: got 2 partitions; a topic of one partition is replicated here",
+        ),
+        (
             {"faults": [{"name": "cut", "at": {"message": 100}, "killTCP": {"duration": "2s"}}]},
             "faults[0].killTCP: got cut; with workload.replication the link to the second cluster is cut, and nothing",
         ),
@@ -124,7 +130,7 @@ def test_a_cut_that_struck_nothing_and_a_first_cluster_that_is_in_doubt_pass_not
             "workload.replication: got system pulsar, which is there already; what a replication needs beside",
         ),
     ],
-    ids=["kafka", "batches", "last", "fault", "existing"],
+    ids=["kafka", "batches", "last", "partitions", "fault", "existing"],
 )
 def test_what_a_replication_cannot_do_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecificationError) as caught:

@@ -29,8 +29,8 @@ class Two:
     def __init__(self) -> None:
         self.namespace: list[str] = ["dedup"]
         self.calls: list[tuple[str, str, Any]] = []
-        self.enabled, self.cuts, self.toxics = True, 0, set[str]()
-        self.stuck = self.senders_stay = self.late = False
+        self.enabled, self.cuts, self.looks, self.toxics = True, 0, 0, set[str]()
+        self.stuck = self.stays = self.late = self.before = False
 
     @property
     def replicates(self) -> bool:
@@ -45,10 +45,21 @@ class Two:
             return {"replicationStartAt": "earliest"}
         if path.startswith("/first"):
             left = 0 if self.through else 700
+            self.late = self.late and self.looks < 3
+            self.looks += self.cuts
             told = {"connected": self.enabled or self.late, "replicationBacklog": left}
             return {"replication": {"second": told} if self.replicates else {}}
-        sends = (self.replicates and self.enabled) or self.senders_stay
-        return {"msgInCounter": 1_220 if self.through else 520, "publishers": [{}] if sends else []}
+        # As 4.2.4: a replicator is no publisher, and is told of in the statistics of what is replicated.
+        sends = (self.replicates and self.enabled) or self.stays
+        replication = {"dedup": {"inboundConnection": "/127.0.0.1:1"}} if sends else {}
+        return {"msgInCounter": 1_220 if self.through else 520, "publishers": [], "replication": replication}
+
+    @property
+    def entries(self) -> int:
+        """What the second cluster has stored."""
+        if not self.calls:
+            return 3 if self.before else 0
+        return 1_000 if self.through else 520
 
     def change(self, method: str, path: str, body: Any) -> None:
         self.calls.append((method, path, body))
@@ -67,9 +78,10 @@ class Admin:
     """The operator of either cluster."""
 
     in_force, stands_at = True, [(9, 399)]
+    two: Two
 
     def __init__(self, endpoints: Endpoints) -> None:
-        self.made: list[tuple[str, bool]] = []
+        self._second = endpoints.admin_urls[0].endswith("second")
 
     def __enter__(self) -> "Admin":
         return self
@@ -83,7 +95,7 @@ class Admin:
         assert (topic, partitions, deduplication) == (TOPIC, 1, True)
 
     def end_positions(self, topic: str) -> list[EndPosition]:
-        return [END]
+        return [EndPosition(partition=0, extents=((2, self.two.entries),))] if self._second else [END]
 
     def mark_deleted(self, topic: str, subscription: str) -> list[tuple[int, int]]:
         assert subscription == "pulsar.repl.second"
@@ -147,6 +159,7 @@ def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Two], Don
     monkeypatch.setattr(replication, "GONE_S", 0.5)
 
     def replicated(two: Two) -> Done:
+        Admin.two = two
         with served(two) as url:
             config = ConsumerConfig(
                 run_id="r1",
@@ -170,7 +183,9 @@ def done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Two], Don
 def test_the_link_is_slow_is_cut_and_is_whole_and_the_second_cluster_is_read(done: Callable[[Two], Done]) -> None:
     config, told = done(two := Two())
     assert (told.source_entries, told.stored, told.acknowledged) == (1_000, 520, 300)
-    assert told.proof == "replicationBacklog 0, connected, cursors at 9:399"
+    assert told.proof == (
+        "replicationBacklog 0, connected, cursors at 9:399; in the second cluster deduplicationStatus: Disabled"
+    )
     assert (config.endpoints.direct_bootstrap, config.replication) == ("pulsar://second:2", None)
     assert (two.cuts, two.enabled, two.toxics, two.namespace) == (1, True, set(), ["dedup"])
     (known,) = [body for method, path, body in two.calls if path.endswith("/clusters/second")]
@@ -184,11 +199,11 @@ def stuck(two: Two) -> None:
 
 
 def staying(two: Two) -> None:
-    two.senders_stay = True
+    two.stays = True
 
 
-def late(two: Two) -> None:
-    two.late = True
+def used(two: Two) -> None:
+    two.before = True
 
 
 @pytest.mark.parametrize(
@@ -196,7 +211,7 @@ def late(two: Two) -> None:
     [
         (stuck, "got 520 messages in the second cluster; replicationBacklog 700, connected; nothing is left to"),
         (staying, "the second cluster has noticed that the link is cut"),
-        (late, "got replicationBacklog 700, connected; they are not connected while the link is cut"),
+        (used, "got 3 entries; the first cluster says None; it is empty, and nothing is replicated, until all is sent"),
     ],
 )
 def test_what_is_left_to_replicate_or_not_known_is_read_by_nobody(
@@ -207,6 +222,13 @@ def test_what_is_left_to_replicate_or_not_known_is_read_by_nobody(
         done(two)
     assert said in str(caught.value)
     assert (two.enabled, two.toxics, two.namespace) == (True, set(), ["dedup"]), "the next run finds a whole link"
+
+
+def test_the_first_cluster_may_notice_the_cut_late(done: Callable[[Two], Done]) -> None:
+    two = Two()
+    two.late = True
+    _, told = done(two)
+    assert (told.stored, told.acknowledged, two.late) == (520, 300, False)
 
 
 @pytest.mark.parametrize(

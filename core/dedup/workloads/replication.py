@@ -44,6 +44,13 @@ class Replication(WorkloadKind):
     words = "in the second cluster"
 
     def impossible(self, shape: Shape) -> Impossible | None:
+        if shape.partitions > 1:
+            return Impossible(
+                "replication",
+                f"{shape.partitions} partitions",
+                "a topic of one partition is replicated here; more were not tried",
+                "write partitions: 1, or take replication out",
+            )
         if self.at.message < shape.messages:
             return None
         return Impossible(

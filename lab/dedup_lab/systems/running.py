@@ -1,7 +1,7 @@
 """A system under test on this machine: its lab of processes, its endpoints and its admin."""
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -120,11 +120,9 @@ class RunningSystem(NamedTuple):
         return None
 
     def close(self) -> None:
-        self.site.close()
-        self.admin.close()
-        self.lab.close()
-        if self.second is not None:
-            self.second.close()
+        with ExitStack() as leaving:
+            for each in filter(None, (self.second, self.lab, self.admin, self.site)):
+                leaving.callback(each.close)
 
 
 def told_once(system: System, note: Callable[[str], None]) -> Progress:

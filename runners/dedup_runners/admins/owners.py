@@ -29,6 +29,11 @@ class Owners(Closing):
         """How many messages its owners have taken for a topic, since they have it; duplicates count, too."""
         return sum(int(each["msgInCounter"]) for each in self.statistics(topic, partitions))
 
+    def replicates_from(self, cluster: str, topic: str, partitions: int) -> bool:
+        """Whether a replicator of another cluster is connected to a topic. It is not among the topic's `publishers`."""
+        found = (each["replication"].get(cluster) for each in self.statistics(topic, partitions))
+        return any(each is not None and each.get("inboundConnection") for each in found)
+
     def statistics(self, topic: str, partitions: int) -> list[dict[str, Any]]:
         """Of each partition, as its owner has them."""
         parts = [f"{topic}{PARTITION}{each}" for each in range(partitions)] if partitions > 1 else [topic]
