@@ -31,6 +31,7 @@ class Two:
         self.calls: list[tuple[str, str, Any]] = []
         self.enabled, self.cuts, self.looks, self.toxics = True, 0, 0, set[str]()
         self.stuck = self.stays = self.late = self.before = False
+        self.hangs_up = 0
 
     @property
     def replicates(self) -> bool:
@@ -113,6 +114,10 @@ def served(two: Two) -> Iterator[str]:
         def _do(self) -> None:
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = self.path.partition("?")[0]
+            if path.startswith("/proxies/") and two.hangs_up:
+                two.hangs_up -= 1
+                self.close_connection = True
+                return
             said: object = {}
             if self.command == "GET":
                 said = two.get(path)
@@ -222,6 +227,13 @@ def test_what_is_left_to_replicate_or_not_known_is_read_by_nobody(
         done(two)
     assert said in str(caught.value)
     assert (two.enabled, two.toxics, two.namespace) == (True, set(), ["dedup"]), "the next run finds a whole link"
+
+
+def test_a_proxy_that_has_closed_its_connection_is_asked_over_another_one(done: Callable[[Two], Done]) -> None:
+    two = Two()
+    two.hangs_up = 1
+    _, told = done(two)
+    assert (told.stored, two.cuts, two.enabled, two.hangs_up) == (520, 1, True, 0)
 
 
 def test_the_first_cluster_may_notice_the_cut_late(done: Callable[[Two], Done]) -> None:

@@ -11,40 +11,27 @@ their cursors, which stand at the ends of the topic. Only then is the topic read
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from dedup.errors import PlatformError
 from dedup.wire.manifests import EndPosition, Replicated
 from dedup.workloads.replication import Replication
 from dedup_runners import admins
+from dedup_runners.admins import ANSWERED_S
 from dedup_runners.admins.owners import Owners
 from dedup_runners.admins.pulsar import PulsarAdmin
 from dedup_runners.admins.replication import Progress, Replicators
 from dedup_runners.chaos.watchdog import DOWNSTREAM, Toxiproxy
 from dedup_runners.configs import ConsumerConfig, Second
 from dedup_runners.recording.journals import Observer
-from dedup_runners.waiting import WaitedTooLong, until
+from dedup_runners.waiting import WaitedTooLong, persistently, until
 
 LOOK_S: Final = 0.005
 """Between two looks at how much the second cluster has."""
 GONE_S: Final = 60.0
 TOXIC: Final = "replication"
-
-
-@contextmanager
-def _proxied() -> Iterator[None]:
-    """PlatformError if the proxy does not do what it is told."""
-    try:
-        yield
-    except OSError as error:
-        raise PlatformError(
-            where="the link's Toxiproxy",
-            got=str(error),
-            rule="it lives as long as the second cluster",
-            todo="look into its log",
-        ) from None
 
 
 class Link:
@@ -56,19 +43,27 @@ class Link:
 
     def delay(self, seconds: float) -> None:
         """Have the second cluster's answers come so much later."""
-        with _proxied():
+
+        def do() -> None:
+            self._toxiproxy.remove(self._name, TOXIC)
             self._toxiproxy.add(self._name, TOXIC, "latency", {"latency": round(seconds * 1000)}, DOWNSTREAM)
+
+        persistently(do, ANSWERED_S, "the link's Toxiproxy")
 
     def cut(self) -> None:
         """Close every connection, and take none."""
-        with _proxied():
-            self._toxiproxy.call("POST", f"/proxies/{self._name}", {"enabled": False})
+        self._enable(False)
 
     def mend(self) -> None:
         """Take connections, without a delay."""
-        with _proxied():
-            self._toxiproxy.remove(self._name, TOXIC)
-            self._toxiproxy.call("POST", f"/proxies/{self._name}", {"enabled": True})
+        persistently(lambda: self._toxiproxy.remove(self._name, TOXIC), ANSWERED_S, "the link's Toxiproxy")
+        self._enable(True)
+
+    def _enable(self, enabled: bool) -> None:
+        def do() -> None:  # the server closes a connection that was not used for a while: asked again, over another one
+            self._toxiproxy.call("POST", f"/proxies/{self._name}", {"enabled": enabled})
+
+        persistently(do, ANSWERED_S, "the link's Toxiproxy")
 
     def close(self) -> None:
         self._toxiproxy.close()
