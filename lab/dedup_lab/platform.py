@@ -217,6 +217,7 @@ class LocalPlatform:
                 served=spec.served,
                 function=pulsar_function.package(silent) if spec.workload.works(spec.variants) else None,
                 transactions=spec.workload.coordinated,
+                replicated=spec.workload.replicated,
             )
         security = self._access.get(system.name, OPEN)
         progress = told_once(system, note)

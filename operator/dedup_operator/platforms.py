@@ -395,7 +395,14 @@ def _check_client(system: System) -> None:
 
 
 def _check_services(spec: Spec) -> None:
-    """PlatformError if no chart has what the workload needs: a database, a function worker, Pulsar's transactions."""
+    """PlatformError if no chart has what the workload needs: a database, a function worker, a second cluster, …"""
+    if spec.workload.replicated:
+        raise PlatformError(
+            where="spec.workload.replication",
+            got="a replication to a second cluster",
+            rule="only `dedup run` starts two clusters, and the link between them",
+            todo="take it out, or use `dedup run` on one machine",
+        )
     if spec.workload.works(spec.variants):
         raise PlatformError(
             where="spec.workload.consumer.function",

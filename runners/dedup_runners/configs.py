@@ -18,6 +18,7 @@ from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.kinds import homes_of
 from dedup.workloads.producers import Producers
+from dedup.workloads.replication import Replication
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 from dedup.workloads.transactions import Transactions
@@ -122,6 +123,7 @@ class ProducerConfig(RunnerConfig):
     resend: Resend | None = None
     producers: Producers | None = None
     transactions: Transactions | None = None
+    replication: Replication | None = None
     program: Program | None = Field(None, description="the client, if it is a program (docs/write-a-client.md)")
 
     @property
@@ -159,13 +161,26 @@ class Worker(BaseModel):
     process: Broker = Field(description="whose keeper's files say which process it is, and when it starts again")
 
 
+class Second(BaseModel):
+    """The cluster to which the topic is replicated (`replication`). Its clients' path is the link, through a proxy."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cluster: str = Field(description="what the first cluster calls it")
+    first: str = Field(description="what the first cluster calls itself")
+    endpoints: Endpoints
+
+
 class ConsumerConfig(RunnerConfig):
     """The consumer's part: how long reading to the end may take, and the application that processes it then, if any."""
 
     timeout_s: float = Field(600.0, gt=0)
     consumer: Consumer | None = None
     transactions: Transactions | None = Field(None, description="what was sent in transactions is read as these say")
-    beside: Beside | Worker | None = Field(None, description="for a service or a function; None: it is neither")
+    replication: Replication | None = Field(None, description="the topic is replicated, and read in the second cluster")
+    beside: Beside | Worker | Second | None = Field(
+        None, description="for a service, a function or a replication; None: it is none of them"
+    )
     program: Program | None = Field(None, description="which an application asks; None: its client is in its process")
 
 

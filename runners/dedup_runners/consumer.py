@@ -23,7 +23,7 @@ import numpy as np
 from dedup.errors import PlatformError
 from dedup.history.histories import version_of
 from dedup.wire.clients import Metric
-from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Segment, Undelivered
+from dedup.wire.manifests import Application, ConsumerReport, EndPosition, Replicated, Segment, Undelivered
 from dedup.workloads.transactions import Isolation
 from dedup_runners import admins, audits, programs
 from dedup_runners.admins import transactions
@@ -217,6 +217,11 @@ def consume(config: ConsumerConfig) -> None:
         recorder = Recorder(config.folder, version=version_of(config.sends))
         observer = Observer(config.folder, "consumer")
         leaving.callback(observer.close)
+        began_s, replicated = time.monotonic(), None
+        if config.replication is not None:
+            from dedup_runners.workloads.replication import replicate  # few topics are replicated
+
+            config, replicated = replicate(config, observer)
         client = make_consumer(config, observer)
         admin = leaving.enter_context(admins.connect(config.endpoints))
         consumption = Consumption(config, client, admin, recorder)
@@ -229,14 +234,15 @@ def consume(config: ConsumerConfig) -> None:
                 lambda: {Metric.RECEIVED: consumption.received},
             )
         )  # fmt: skip
-        began_s = time.monotonic()
         with programs.without_garbage_collection():
             missing = consumption.run()
         application = None
         if config.consumer is not None and missing is None:
             application = consumption.process(recorder, observer, config.timeout_s - (time.monotonic() - began_s))
         segments = recorder.close()
-    save_report(config.folder / ConsumerReport.FILE, _report(config, consumption, missing, application, segments))
+    save_report(
+        config.folder / ConsumerReport.FILE, _report(config, consumption, missing, application, segments, replicated)
+    )
 
 
 def _report(
@@ -245,6 +251,7 @@ def _report(
     missing: str | None,
     application: Application | None,
     segments: tuple[Segment, ...],
+    replicated: Replicated | None,
 ) -> ConsumerReport:
     foreign, undelivered = consumption.client.foreign, consumption.undelivered
     unprocessed = application.problems if application is not None else ()
@@ -265,6 +272,7 @@ def _report(
         problems=tuple(problems),
         undelivered=undelivered,
         application=application,
+        replicated=replicated,
         cpu_seconds=usage().cpu_seconds,
     )
 

@@ -54,6 +54,11 @@ WORKS: Final = (
     ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
     ("spec/workload/consumer", {"at": {"message": 500}, "end": "Kill", "function": {"guarantee": "AtLeastOnce"}}),
 )
+REPLICATED: Final = (
+    ("spec/systems", [{"name": "p", "pulsar": {}, "client": {"properties": {"batching_enabled": "false"}}}]),
+    ("spec/workload", {"messages": 1000, "inFlight": 1000, "replication": {"at": {"message": 500}}}),
+    ("spec/faults", []),
+)
 TRANSACTING: Final = (
     ("spec/systems", [{"name": "pulsar", "pulsar": {}, "client": {"library": "pulsar-java"}}]),
     ("spec/workload", {"messages": 1000, "inFlight": 1000, "transactions": {"size": 100}}),
@@ -290,6 +295,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload: got transactions, …", lambda: looked(applied(*TRANSACTING))),
     ("spec.workload.consumer.service: got …", lambda: looked(applied(SERVES))),
+    ("spec.workload.replication: got …", lambda: looked(applied(*REPLICATED))),
     ("spec.workload.consumer.function: got …", lambda: looked(applied(*WORKS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),

@@ -334,15 +334,23 @@ class Spec(Part):
                 )
 
     def _check_services(self) -> None:
-        """A service's database and change data capture, or a function's worker, are started with the brokers."""
+        """A service's database and change data capture, a function's worker, or a second cluster, are started, too."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
         beside = self.workload.beside(self.variants)
         if beside is not None and existing is not None:
             raise refusal(
-                f"workload.consumer.{beside}",
+                f"workload.{beside}",
                 f"system {existing}, which is there already",
-                f"what a {beside} needs beside the brokers is started together with them",
-                f"let the system be started, or take {beside} out",
+                f"what a {beside.rpartition('.')[2]} needs beside the brokers is started together with them",
+                f"let the system be started, or take {beside.rpartition('.')[2]} out",
+            )
+        if self.workload.replicated and self.written_faults:
+            where, fault = self.written_faults[0]
+            raise refusal(
+                f"{where}.{fault.kind}",
+                fault.name,
+                "with workload.replication the link to the second cluster is cut, and nothing else",
+                "take the fault or replication out",
             )
 
     def _check_run_names(self) -> None:

@@ -15,6 +15,7 @@ from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind
 from dedup.workloads.partitioners import TRIED
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
+from dedup.workloads.replication import Replication
 from dedup.workloads.services import Pattern
 
 OF_COMMITS: Final = (Expectation.COMMITTED_ONCE, Expectation.DUPLICATES, Expectation.NONE)
@@ -94,10 +95,17 @@ class _Workload(Part):
         return any(isinstance(kind, Consumer) and kind.function is not None for kind in map(self.of, variants))
 
     def beside(self, variants: Sequence[Variant]) -> str | None:
-        """The setting of `consumer` for which more than brokers must be started; None: there is none."""
+        """The setting for which more than its brokers must be started; None: there is none."""
+        if self.replicated:
+            return Replication.key
         if self.served(variants):
-            return "service"
-        return "function" if self.works(variants) else None
+            return "consumer.service"
+        return "consumer.function" if self.works(variants) else None
+
+    @property
+    def replicated(self) -> bool:
+        """Whether a second cluster must be started, to which the topic is replicated."""
+        return isinstance(self.given, Replication)
 
     @property
     def coordinated(self) -> bool:

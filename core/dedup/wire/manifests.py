@@ -265,6 +265,15 @@ class Application(Record):
             yield from self.output.unread()
 
 
+class Replicated(Record):
+    """How brokers replicated the topic to a second cluster, where it was read; the link between them was cut once."""
+
+    source_entries: int = Field(description="of the first cluster's topic, when all was sent; each holds one message")
+    stored: int = Field(description="messages that the second cluster had stored when the link was cut")
+    acknowledged: int = Field(description="of these so many the first cluster knew to be stored")
+    proof: str = Field(description="what brokers said when nothing was left to replicate, in words")
+
+
 class ConsumerReport(Record):
     """What the consumer says it read. `reached_end` is True only if every partition was read to its end position."""
 
@@ -281,6 +290,7 @@ class ConsumerReport(Record):
     problems: tuple[str, ...] = ()
     undelivered: tuple[Undelivered, ...] = Field((), description="gaps that a second client has confirmed")
     application: Application | None = Field(None, description="None: there was none")
+    replicated: Replicated | None = Field(None, description="None: it was read where it was sent")
     cpu_seconds: float = 0.0
 
 

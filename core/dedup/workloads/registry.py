@@ -15,11 +15,19 @@ from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import WorkloadKind, WorkloadPart
 from dedup.workloads.payload import Payload
 from dedup.workloads.producers import Producers
+from dedup.workloads.replication import Replication
 from dedup.workloads.resend import Resend
 from dedup.workloads.restart import Restart
 from dedup.workloads.transactions import Transactions
 
-KINDS: Final[tuple[type[WorkloadKind], ...]] = (Restart, Resend, Producers, Consumer, Transactions)
+KINDS: Final[tuple[type[WorkloadKind], ...]] = (
+    Restart,
+    Resend,
+    Producers,
+    Consumer,
+    Transactions,
+    Replication,
+)
 OTHERS: Final[tuple[type[WorkloadPart], ...]] = (Payload, Keys)
 PARTS: Final[tuple[type[WorkloadPart], ...]] = (*OTHERS, *KINDS)
 

@@ -71,17 +71,18 @@ def start(
     brokers: int = 3,
     bookies: int = 3,
     transactions: bool = False,
+    cluster: str = CLUSTER,
     progress: Progress = silent,
 ) -> Endpoints:
     """Start ZooKeeper, bookies and brokers and return once a message went through the clients' path and back.
 
-    `transactions`: brokers coordinate transactions.
+    `transactions`: brokers coordinate transactions. `cluster`: what it calls itself.
     Raises DedupError: no lock for the version, no Java, a broken jar, or a process that ended (quoting its log).
     """
     jvm = Jvm.of("pulsar", version, progress)
     if proxied:
         toxiproxy.server(progress)
-    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, transactions, progress))
+    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, bookies, transactions, cluster, progress))
 
 
 def _name(id: int) -> str:
@@ -100,7 +101,14 @@ class Node:
 
 
 def _start(
-    lab: Lab, jvm: Jvm, proxied: bool, brokers: int, bookies: int, transactions: bool, progress: Progress
+    lab: Lab,
+    jvm: Jvm,
+    proxied: bool,
+    brokers: int,
+    bookies: int,
+    transactions: bool,
+    cluster: str,
+    progress: Progress,
 ) -> Endpoints:
     port, *ports = free(1 + bookies + 4 * brokers)
     nodes = [
@@ -110,7 +118,8 @@ def _start(
     progress("start Pulsar", 0, steps)
     zookeeper = _zookeeper(lab, jvm, port)
     progress("start Pulsar", 1, steps)
-    _metadata(lab, jvm, zookeeper, nodes[0], {COORDINATORS_OPTION: str(COORDINATORS)} if transactions else {})
+    more = {COORDINATORS_OPTION: str(COORDINATORS)} if transactions else {}
+    _metadata(lab, jvm, zookeeper, nodes[0], {"--cluster": cluster, **more})
     progress("start Pulsar", 2, steps)
     storing = [f"{lab.place(_bookie(number)).address}:{port}" for number, port in enumerate(ports[4 * brokers :], 1)]
     for number, bookie in enumerate(storing, 1):
@@ -119,7 +128,8 @@ def _start(
         jvm.start(lab, name, BOOKIE_FLAGS, "org.apache.bookkeeper.server.Main", ["--conf", str(path)])
     progress("start Pulsar", 2 + bookies, steps)
     for node in nodes:
-        path = _write(lab.data(node.name) / "broker.conf", broker_settings(zookeeper, node, bookies, transactions))
+        settings = broker_settings(zookeeper, node, bookies, transactions, cluster)
+        path = _write(lab.data(node.name) / "broker.conf", settings)
         jvm.start(lab, node.name, BROKER_FLAGS, "org.apache.pulsar.PulsarBrokerStarter", ["--broker-conf", str(path)])
     proxies = {node.name: (node.proxy, f"{node.host}:{node.client}") for node in nodes if node.proxy}
     url = toxiproxy.start(lab, proxies, progress) if proxied else None
@@ -159,7 +169,6 @@ def _zookeeper(lab: Lab, jvm: Jvm, port: int) -> str:
 
 def _metadata(lab: Lab, jvm: Jvm, zookeeper: str, node: Node, more: Mapping[str, str]) -> None:
     arguments = {
-        "--cluster": CLUSTER,
         "--metadata-store": f"zk:{zookeeper}",
         "--configuration-metadata-store": f"zk:{zookeeper}",
         "--web-service-url": f"http://{node.host}:{node.web}",
@@ -203,11 +212,13 @@ def bookie_settings(zookeeper: str, bookie: str, folder: Path) -> dict[str, obje
     }
 
 
-def broker_settings(zookeeper: str, node: Node, bookies: int, transactions: bool = False) -> dict[str, object]:
+def broker_settings(
+    zookeeper: str, node: Node, bookies: int, transactions: bool = False, cluster: str = CLUSTER
+) -> dict[str, object]:
     """One broker's broker.conf."""
     switched = str(transactions).lower()
     return {
-        "clusterName": CLUSTER,
+        "clusterName": cluster,
         "metadataStoreUrl": f"zk:{zookeeper}",
         "configurationMetadataStoreUrl": f"zk:{zookeeper}",
         "metadataStoreSessionTimeoutMillis": SESSION_TIMEOUT_MS,

@@ -1,7 +1,7 @@
 """A system under test on this machine: its lab of processes, its endpoints and its admin."""
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -10,12 +10,12 @@ from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.spec import System
 from dedup.workloads.services import Pattern
 from dedup_lab.caches import Progress
-from dedup_lab.systems import besides, functions, kafka, labs, pulsar
+from dedup_lab.systems import besides, functions, kafka, labs, pulsar, seconds
 from dedup_lab.systems.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import Beside, Worker
+from dedup_runners.configs import Beside, Second, Worker
 
 
 class Product(Protocol):
@@ -47,7 +47,7 @@ class Running(Protocol):
     @property
     def site(self) -> Site: ...
     @property
-    def beside(self) -> Beside | Worker | None: ...
+    def beside(self) -> Beside | Worker | Second | None: ...
 
     def dead(self) -> str | None:
         """What is gone and will not come back, in words."""
@@ -63,7 +63,9 @@ class RunningSystem(NamedTuple):
     endpoints: Endpoints
     admin: Admin
     site: Site
-    beside: Beside | Worker | None = None
+    beside: Beside | Worker | Second | None = None
+    second: Lab | None = None
+    """Of the cluster to which it replicates, if there is one."""
 
     @classmethod
     def start(
@@ -78,43 +80,49 @@ class RunningSystem(NamedTuple):
         served: Collection[Pattern] = (),
         function: Path | None = None,
         transactions: bool = False,
+        replicated: bool = False,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
         own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too;
         `function`: the jar of one, for which a worker is. `transactions`: whether brokers coordinate some.
+        `replicated`: whether there is a second cluster.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
-        progress = told_once(system, note)
+        progress, second = told_once(system, note), None
         try:
             endpoints = PRODUCTS[system.kind].start(
                 lab, version=system.version, proxied=proxied, transactions=transactions, progress=progress
             )
             admin = connect(endpoints)
             warm_up(admin)
-            beside: Beside | Worker | None = None
+            beside: Beside | Worker | Second | None = None
             if served:
                 beside = besides.start(lab, endpoints, served, progress)
             elif function is not None:
                 beside = functions.start(lab, endpoints, system.version, function, progress)
-            return cls(lab, endpoints, admin, sites.connect(endpoints), beside)
+            elif replicated:
+                second, beside = seconds.start(system.version, logs, progress)
+            return cls(lab, endpoints, admin, sites.connect(endpoints), beside, second)
         except BaseException:
-            lab.close()
+            for each in filter(None, (lab, second)):
+                each.close()
             raise
 
     def dead(self) -> str | None:
         """The first process that died and will not come back, in words; None if all live or are held down."""
         try:
-            self.lab.check()
+            for each in filter(None, (self.lab, self.second)):
+                each.check()
         except PlatformError as error:
             return str(error)
         return None
 
     def close(self) -> None:
-        self.site.close()
-        self.admin.close()
-        self.lab.close()
+        with ExitStack() as leaving:
+            for each in filter(None, (self.second, self.lab, self.admin, self.site)):
+                leaving.callback(each.close)
 
 
 def told_once(system: System, note: Callable[[str], None]) -> Progress:

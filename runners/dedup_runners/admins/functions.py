@@ -1,34 +1,26 @@
-"""Functions of Pulsar, seen by their operator: registered with a worker, and what brokers tell of their progress.
-
-How many messages came to a topic since its owner has it, and how many entries a subscription has not
-acknowledged, are the owner's statistics; a partition has its own.
-"""
+"""Functions of Pulsar, seen by their operator: registered with a worker, and what brokers tell of their progress."""
 
 import json
 from typing import Any, Final
 
 import httpx
 
-from dedup.errors import PlatformError, one_line
+from dedup.errors import one_line
 from dedup.experiment.endpoints import Endpoints
-from dedup_runners.admins import ANSWERED_S, CALL_TIMEOUT_S
-from dedup_runners.admins.rest import http_client
-from dedup_runners.closing import Closing
-from dedup_runners.waiting import persistently
+from dedup_runners.admins.owners import Owners, refused
 
 MOST_WORDS: Final = 600
 SPACE: Final = "public/default"
 """The tenant and the namespace in which functions are registered. Their topics are elsewhere."""
-PARTITION: Final = "-partition-"
 
 
-class Functions(Closing):
+class Functions(Owners):
     """The function worker at a URL, and the brokers that its functions read and write."""
 
     def __init__(self, endpoints: Endpoints, url: str, token: str) -> None:
         """`token`: what the worker asks for. Brokers are shown it, too, and ask for none."""
-        self._urls, self._place = endpoints.admin_urls, f"{url}/admin/v3/functions/{SPACE}"
-        self._http = http_client(endpoints, CALL_TIMEOUT_S)
+        super().__init__(endpoints)
+        self._place = f"{url}/admin/v3/functions/{SPACE}"
         self._http.headers["Authorization"] = f"Bearer {token}"
 
     def register(self, name: str, config: dict[str, Any], package: str) -> None:
@@ -39,11 +31,11 @@ class Functions(Closing):
         except httpx.HTTPError as error:
             raise OSError(f"{type(error).__name__}: {error}") from None
         if not answer.is_success:
-            raise _refused(f"function {name}", answer)
+            raise refused(f"function {name}", answer)
 
     def told(self, name: str) -> dict[str, Any]:
         """The function's configuration, as the worker has it."""
-        return dict(self._asked(f"{self._place}/{name}", f"the configuration of function {name}"))
+        return dict(self.asked(f"{self._place}/{name}", f"the configuration of function {name}"))
 
     def state(self, name: str) -> str:
         """What the worker says of the function's instances, in one line."""
@@ -55,7 +47,7 @@ class Functions(Closing):
 
     def restarts(self, name: str) -> int:
         """How often its worker has started the function's instances again, since the worker runs."""
-        told = self._asked(f"{self._place}/{name}/status", f"the status of function {name}")
+        told = self.asked(f"{self._place}/{name}/status", f"the status of function {name}")
         return sum(int(each.get("status", {}).get("numRestarts", 0)) for each in told.get("instances", ()))
 
     def remove(self, name: str) -> None:
@@ -65,52 +57,14 @@ class Functions(Closing):
         except httpx.HTTPError as error:
             raise OSError(f"{type(error).__name__}: {error}") from None
         if not answer.is_success and answer.status_code != httpx.codes.NOT_FOUND:
-            raise _refused(f"function {name}", answer)
-
-    def stored(self, topic: str, partitions: int) -> int:
-        """How many messages its owners have taken for a topic, since they have it; duplicates count, too."""
-        return sum(int(each["msgInCounter"]) for each in self._stats(topic, partitions))
+            raise refused(f"function {name}", answer)
 
     def consumers(self, topic: str, partitions: int, subscription: str) -> int:
         """How many consumers a subscription has, in all partitions; one that is not there has none."""
-        told = [each["subscriptions"].get(subscription) for each in self._stats(topic, partitions)]
+        told = [each["subscriptions"].get(subscription) for each in self.statistics(topic, partitions)]
         return sum(len(each["consumers"]) for each in told if each is not None)
 
     def backlog(self, topic: str, partitions: int, subscription: str) -> int | None:
         """How many entries of a topic a subscription has not acknowledged; None if there is no such subscription."""
-        told = [each["subscriptions"].get(subscription) for each in self._stats(topic, partitions)]
+        told = [each["subscriptions"].get(subscription) for each in self.statistics(topic, partitions)]
         return None if None in told else sum(int(each["msgBacklog"]) for each in told)
-
-    def close(self) -> None:
-        self._http.close()
-
-    def _stats(self, topic: str, partitions: int) -> list[dict[str, Any]]:
-        parts = [f"{topic}{PARTITION}{each}" for each in range(partitions)] if partitions > 1 else [topic]
-        return [
-            self._asked(
-                f"{self._urls[0]}/admin/v2/{part.replace('://', '/', 1)}/stats?getPreciseBacklog=true",
-                f"statistics of {part}",
-            )
-            for part in parts
-        ]
-
-    def _asked(self, url: str, what: str) -> Any:
-        def ask() -> Any:
-            try:
-                answer = self._http.get(url)
-            except httpx.HTTPError as error:
-                raise OSError(f"{type(error).__name__}: {error}") from None
-            if not answer.is_success:
-                raise _refused(what, answer)
-            return answer.json()
-
-        return persistently(ask, ANSWERED_S, what)
-
-
-def _refused(what: str, answer: httpx.Response) -> PlatformError:
-    return PlatformError(
-        where=f"Pulsar: {what}",
-        got=f"status {answer.status_code}: {answer.text[:200]}",
-        rule="a function worker that lives, and brokers, grant it",
-        todo="look into the logs of the worker and of the brokers",
-    )

@@ -35,7 +35,7 @@ from dedup_runners.attempt.companions import Companion, Companions
 from dedup_runners.attempt.faults import ArmedFaults, Rendering
 from dedup_runners.attempt.looks import Looks
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import Beside, ConsumerConfig, ProducerConfig, Program, RunnerConfig, Trigger, Worker
+from dedup_runners.configs import Beside, ConsumerConfig, ProducerConfig, Program, RunnerConfig, Second, Trigger, Worker
 from dedup_runners.recording.journals import save_report
 from dedup_runners.waiting import until
 
@@ -58,7 +58,7 @@ class Situation(NamedTuple):
     """What a run needs to know of its surroundings. `site` was opened before anything else and counts from there.
 
     `java`: the version of the lab's Java, if there is one. `program`: the client, if it is a program. `beside`: what
-    stands beside the brokers, if the application is a service or a function.
+    stands beside the brokers, if the workload needs it: for a service, a function or a replication.
     """
 
     experiment: Experiment
@@ -77,7 +77,7 @@ class Situation(NamedTuple):
     watchdog: Path | None = None
     java: str = ""
     program: Program | None = None
-    beside: Beside | Worker | None = None
+    beside: Beside | Worker | Second | None = None
 
     @property
     def deployed_by_us(self) -> bool:

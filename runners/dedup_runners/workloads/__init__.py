@@ -4,6 +4,7 @@ from typing import Final
 
 from dedup_runners.configs import ProducerConfig
 from dedup_runners.production import Production
+from dedup_runners.workloads.elsewhere import ReadElsewhere
 from dedup_runners.workloads.producers import SideBySide
 from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.restart import Restarting
@@ -14,6 +15,7 @@ PRODUCTIONS: Final[dict[str, type[Production]]] = {
     "resend": Resending,
     "producers": SideBySide,
     "transactions": Transacting,
+    "replication": ReadElsewhere,
 }
 
 
