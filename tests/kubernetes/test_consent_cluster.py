@@ -53,6 +53,7 @@ def example(bootstrap: str) -> Document:
     existing: dict[str, Any] = document["spec"]["systems"][0]["deploy"]["existing"]
     existing["bootstrap"] = bootstrap
     existing["podSelector"]["matchLabels"] = {"app.kubernetes.io/instance": guarded.RELEASE}
+    document["spec"]["verification"] = {"engine": "Local"}
     return document
 
 

@@ -40,7 +40,7 @@ def check(operator: Operated, document: Document, folder: Path, tell: Callable[[
     manifests = [read_manifest(path.parent) for path in folder.rglob("manifest.json")]
     (counted,) = [each for each in manifests if not each.missed]
     assert {fault.name for fault in counted.faults if not fault.whole_run} == names
-    counts = of(status, "kafka", "dedup")["counts"]
+    counts = of(status, document["spec"]["systems"][0]["name"], "dedup")["counts"]
     assert (counts["valuesWithDuplicates"], counts["notReceived"]) == (0, 0)
 
 

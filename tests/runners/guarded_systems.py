@@ -128,7 +128,7 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
         security, login = own(security, folder), _by_certificate(folder)
     else:
         (folder / "token").write_text(f"{token(key)}\n")
-        security, login = security.model_copy(update={"token": folder / "token"}), _by_token(key)
+        security, login = security.model_copy(update={"token": folder / "token"}), by_token(key)
 
     def settings(zookeeper: str, node: pulsar.Node, bookies: int, transactions: bool) -> dict[str, object]:
         said = usual(zookeeper, node, bookies, transactions)
@@ -169,7 +169,8 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
 PLUGINS: Final = "org.apache.pulsar.{}.Authentication{}"
 
 
-def _by_token(key: bytes) -> dict[str, object]:
+def by_token(key: bytes) -> dict[str, object]:
+    """What a Pulsar's broker is told that asks for a token signed with this key, and shows one to its like."""
     return {
         "authenticationProviders": PLUGINS.format("broker.authentication", "ProviderToken"),
         "tokenSecretKey": f"data:;base64,{base64.b64encode(key).decode()}",

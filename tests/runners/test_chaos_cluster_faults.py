@@ -14,9 +14,10 @@ import pytest
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
-from dedup.faults.records import vacuous
+from dedup.faults.records import lives_ended, vacuous
 from dedup.faults.registry import Fault
 from dedup.wire.faults import FaultEvent
+from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.chaos import cuts, deadlines, sessions
 from dedup_runners.chaos.clusters import Document, PodSeen, consenting
@@ -156,9 +157,13 @@ class Stage:
     def deed(self) -> partitions.Deed:
         return self.session.recall(partitions.Deed)
 
+    def record(self) -> FaultRecord:
+        (found,) = chaos.records(self.folder, [fault(self.kind)], messages=100)
+        return found
+
     def reason(self) -> str | None:
         """Why the fault proves nothing, but for what the client and the producer would have to say."""
-        (record,) = chaos.records(self.folder, [fault(self.kind)], messages=100)
+        record = self.record()
         return vacuous(record.model_copy(update={"client_witness": {"retry": 1}, "unacknowledged": 1, "remaining": 1}))
 
 
@@ -172,6 +177,17 @@ def test_a_pod_that_was_deleted_is_another_one(stage: Stage, cluster: FakeCluste
     assert pod_delete.delete_pod(1.0, stage.configuration) == {"deleted": ["kafka-1"]}
     assert "down_s" in pod_delete.await_pod(stage.configuration)
     assert stage.reason() is None
+
+
+def test_a_deletion_has_ended_a_life_beside_that_of_a_kill(stage: Stage, cluster: FakeCluster) -> None:
+    """Else the run would be an error: a broker that died by itself."""
+    stage.open(cluster)
+    pod_delete.delete_pod(1.0, stage.configuration)
+    deleted = stage.record()
+    kill = deleted.model_copy(
+        update={"name": "k", "kind": "kill", "target_witness": {"container": "c", "exit_code": 137}}
+    )
+    assert (lives_ended([deleted]), lives_ended([kill, deleted])) == (1, 2)
 
 
 def changes(cluster: FakeCluster, times: int, **also: Any) -> Callable[[], None]:

@@ -99,7 +99,7 @@ STORIES: Final[dict[str, Truth]] = {
         leader="2",
     ),
     "moveLeader": Truth({}, {"moved_from": "1", "moved_to": "2"}, "leader"),
-    "podDelete": Truth({}, {"pod": "kafka-0", "uid": "u", "ended": True}, "disconnect"),
+    "podDelete": Truth({}, {"pod": "kafka-0", "uid": "u"}, "disconnect"),
     "partition": Truth({"by": "NetworkPolicy", "duration": "2s"}, {"cut_off": ["2", "3"]}, "leader", {"at_end": ["1"]}),
     "partition of processes": Truth(
         {"by": "NetFilter", "duration": "2s"}, {"packets_dropped": 9}, "leader", {"at_end": ["1"]}

@@ -85,7 +85,7 @@ class Connection:
             raise
         self._.reached.add(self._broker)
         for writer in (self._to_client, self._to_broker):
-            writer.transport.set_write_buffer_limits(high=0)  # then `drain` waits until the kernel has every byte
+            unbuffered(writer)
         try:
             await self._pass_on()
         finally:
@@ -236,6 +236,15 @@ class Connection:
         for frame, decision in self._waiting.values():
             nothing = frame._replace(raw=b"", direction=Direction.REPLY)
             self._note(nothing, decision.places, moment, Done.UNANSWERED, decision.rule)
+
+
+def unbuffered(writer: asyncio.StreamWriter) -> None:
+    """Have `drain` wait until the kernel has every byte; of TLS, until all is encrypted and on its way.
+
+    A transport of TLS takes even nothing for too much if the limit is 0, and waits until something else happens.
+    """
+    encrypted = writer.get_extra_info("sslcontext") is not None
+    writer.transport.set_write_buffer_limits(high=1 if encrypted else 0, low=0)
 
 
 def _unreachable(broker: Address, error: Exception) -> PlatformError:

@@ -82,7 +82,7 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     until(lambda: handed_over() or ended(), bound_s, f"pod {pod.name} to give up the topic", LOOK_EVERY_S)
     session.stamp(FaultEvent.INJECTED)
     until(ended, bound_s, f"the end of pod {pod.name}", LOOK_EVERY_S)
-    inject(session, touched=[leader], leader=led.result() or leader, pod=pod.name, uid=uid, ended=True)
+    inject(session, touched=[leader], leader=led.result() or leader, pod=pod.name, uid=uid)
     return {"deleted": [pod.name]}
 
 

@@ -1,0 +1,71 @@
+"""A Pulsar that is there already, by TLS and with a token: the answer to one message is lost on its way to the client.
+
+From `kubectl apply` to the verdict. Its pods are not touched.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from testbed.cluster.clusters import Cluster
+from tests.kubernetes import guarded, operated
+from tests.kubernetes.guarded import Pulsar
+from tests.kubernetes.operated import Document, Operated, condition
+from tests.kubernetes.test_consent_cluster import lives
+from tests.kubernetes.test_operator_cluster import MORE, MOST_SEEDS, carried_out, document_of, of, words
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLE: Final = MORE.parent / "pulsar-lost-reply.yaml"
+SECRETS: Final = ("pulsar-authority", "pulsar-token")
+
+
+@pytest.fixture(scope="module")
+def allowing(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    home = tmp_path_factory.mktemp("consent")
+    with operated.at(cluster, home, ("pulsar",), allowFaultsOnPodsOfOthers=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def there(allowing: Operated, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
+    """Where the user's Pulsar is; its Secrets are for experiments."""
+    with (
+        guarded.pulsar(allowing.place, tmp_path_factory.mktemp("guarded")) as found,
+        guarded.tokens(allowing.place, *SECRETS, found.token),
+    ):
+        yield found
+
+
+def on(document: Document, there: Pulsar) -> Document:
+    """The same experiment, on the user's Pulsar."""
+    authority, token = ({"secretRef": {"name": name}} for name in SECRETS)
+    existing = {"serviceUrl": there.service_url, "adminUrl": there.admin_url, "tls": authority, "token": token}
+    document["spec"]["systems"][0] |= {"pulsar": {}, "deploy": {"existing": existing}}
+    document["metadata"]["name"] += "-there"
+    document["spec"]["verification"] = {"engine": "Local"}
+    return document
+
+
+@pytest.mark.timeout(MOST_SEEDS * 900)
+def test_a_lost_reply_leaves_duplicates_in_the_control_alone(
+    allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """If it came when all was acknowledged, the verdict says so, and it is done again with another seed."""
+    before = lives(allowing)
+    for attempt in range(MOST_SEEDS):
+        document = on(document_of(EXAMPLE, attempt), there)
+        status = carried_out(allowing, document, tmp_path / str(attempt), tell)
+        assert lives(allowing) == before, "nothing was done to the brokers"
+        counts = of(status, "pulsar", "dedup")["counts"]
+        assert (counts["valuesWithDuplicates"], counts["notReceived"]) == (0, 0)
+        if status["verdict"] == "Pass":
+            assert condition(status, "FaultsInjected") == "True"
+            assert of(status, "pulsar", "control")["counts"]["valuesWithDuplicates"]
+            fetched = [path for path in tmp_path.rglob("*") if path.is_file()]
+            told = "".join([allowing.log(), str(status), *(path.read_text(errors="replace") for path in fetched)])
+            assert fetched and there.token not in told, "what the Secret holds is to be read nowhere"
+            return
+        assert status["verdict"] == "Inconclusive", words(status, "Finished")
+    raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
