@@ -54,7 +54,7 @@ WORKS: Final = (
     ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
     ("spec/workload/consumer", {"at": {"message": 500}, "end": "Kill", "function": {"guarantee": "AtLeastOnce"}}),
 )
-REPLICATED: Final = (
+REPLICATED: Final[tuple[tuple[str, Any], ...]] = (
     ("spec/systems", [{"name": "p", "pulsar": {}, "client": {"properties": {"batching_enabled": "false"}}}]),
     ("spec/workload", {"messages": 1000, "inFlight": 1000, "replication": {"at": {"message": 500}}}),
     ("spec/faults", []),

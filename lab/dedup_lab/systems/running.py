@@ -106,8 +106,10 @@ class RunningSystem(NamedTuple):
                 second, beside = seconds.start(system.version, logs, progress)
             return cls(lab, endpoints, admin, sites.connect(endpoints), beside, second)
         except BaseException:
-            for each in filter(None, (lab, second)):
-                each.close()
+            with ExitStack() as leaving:
+                if second is not None:
+                    leaving.callback(second.close)
+                leaving.callback(lab.close)
             raise
 
     def dead(self) -> str | None:
@@ -121,7 +123,9 @@ class RunningSystem(NamedTuple):
 
     def close(self) -> None:
         with ExitStack() as leaving:
-            for each in filter(None, (self.second, self.lab, self.admin, self.site)):
+            if self.second is not None:
+                leaving.callback(self.second.close)
+            for each in (self.lab, self.admin, self.site):
                 leaving.callback(each.close)
 
 
