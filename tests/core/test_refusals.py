@@ -17,7 +17,7 @@ from dedup.experiment.spec import parse
 
 WORKLOAD: Final = (
     "messages, inFlight, partitions, messagesPerSecond, payload, keys, restart, resend, producers, consumer, "
-    "transactions"
+    "transactions, replication"
 )
 
 

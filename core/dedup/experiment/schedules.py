@@ -1,11 +1,13 @@
-"""When an experiment sends and when its faults begin, written and drawn: both held against the time of a run."""
+"""When an experiment sends and when its faults begin, written and drawn, and which of them may be side by side."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from dedup.faults import moments
+from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.registry import Fault, Kinded
+from dedup.faults.throttle_tcp import ThrottleTCP
 from dedup.quantities import format_duration
 from dedup.refusals import refusal
 
@@ -53,6 +55,30 @@ def check_times(
         raise refusal(f"faults[{wrong.place}].{wrong.key}", wrong.got, wrong.rule, wrong.todo)
     if random is not None:
         _check_time("random.duration", random.duration_s, span, sending=True)
+
+
+def check_told_apart(given: Sequence[tuple[str, Kinded]]) -> None:
+    """A delay that is longer or shorter by chance could pass for the time that bytes wait for bandwidth."""
+    kinds = {fault.kind for _, fault in given}
+    for where, fault in given if ThrottleTCP.key in kinds else ():
+        if isinstance(fault.given, DelayTCP) and fault.given.jitter_s:
+            raise refusal(
+                f"{where}.{fault.kind}.jitter",
+                format_duration(fault.given.jitter_s),
+                "beside a throttleTCP a delay must not differ by chance: that would look like slow bytes",
+                "take the jitter or the throttleTCP out",
+            )
+
+
+def check_none(given: Sequence[tuple[str, Kinded]]) -> None:
+    """A topic that is replicated is sent before anything is cut, and then its link is."""
+    for where, fault in given:
+        raise refusal(
+            f"{where}.{fault.kind}",
+            fault.name,
+            "with workload.replication the link to the second cluster is cut, and nothing else",
+            "take the fault or replication out",
+        )
 
 
 def check_rate(span: Span) -> None:

@@ -33,7 +33,6 @@ from dedup.experiment.verifications import Verifying
 from dedup.experiment.workloads import Tested, check_workload
 from dedup.experiment.workloads import Workload as Workload
 from dedup.faults import own_experiments
-from dedup.faults.delay_tcp import DelayTCP
 from dedup.faults.draws import MOST_FAULTS, Random
 from dedup.faults.kinds import Need
 from dedup.faults.registry import (
@@ -46,7 +45,6 @@ from dedup.faults.registry import (
     pods_of_brokers,
     possible_on_existing,
 )
-from dedup.faults.throttle_tcp import ThrottleTCP
 from dedup.parts import PATTERNS, TOKEN, Name, Part
 from dedup.quantities import Seconds, format_duration
 from dedup.refusals import meant, readable, refusal
@@ -205,7 +203,7 @@ class Spec(Part):
             tested = [system.of(variant) for variant in self.variants]
             check_switches(self.variants, kinds, [(each.sender, each.client.properties) for each in tested])
         self._check_faults_possible()
-        self._check_told_apart()
+        schedules.check_told_apart(self.written_faults)
         self._check_services()
         if self.workload.messages < self.workload.partitions:
             raise refusal(
@@ -321,18 +319,6 @@ class Spec(Part):
             if led or system.network.latency_s:
                 raise refusal(f"{where}.{fault.kind}", fault.name, STRAIGHT_RULE, STRAIGHT_TODO)
 
-    def _check_told_apart(self) -> None:
-        """A delay that is longer or shorter by chance could pass for the time that bytes wait for bandwidth."""
-        kinds = {fault.kind for _, fault in self.written_faults}
-        for where, fault in self.written_faults if ThrottleTCP.key in kinds else ():
-            if isinstance(fault.given, DelayTCP) and fault.given.jitter_s:
-                raise refusal(
-                    f"{where}.{fault.kind}.jitter",
-                    format_duration(fault.given.jitter_s),
-                    "beside a throttleTCP a delay must not differ by chance: that would look like slow bytes",
-                    "take the jitter or the throttleTCP out",
-                )
-
     def _check_services(self) -> None:
         """A service's database and change data capture, a function's worker, or a second cluster, are started, too."""
         existing = next((system.name for system in self.systems if system.existing is not None), None)
@@ -344,14 +330,8 @@ class Spec(Part):
                 f"what a {beside.rpartition('.')[2]} needs beside the brokers is started together with them",
                 f"let the system be started, or take {beside.rpartition('.')[2]} out",
             )
-        if self.workload.replicated and self.written_faults:
-            where, fault = self.written_faults[0]
-            raise refusal(
-                f"{where}.{fault.kind}",
-                fault.name,
-                "with workload.replication the link to the second cluster is cut, and nothing else",
-                "take the fault or replication out",
-            )
+        if self.workload.replicated:
+            schedules.check_none(self.written_faults)
 
     def _check_run_names(self) -> None:
         """A run is named after its system and variant: "a-b" + "c" must not have the same name as "a" + "b-c"."""
