@@ -68,7 +68,8 @@ class Pulsar:
         if path.endswith("t-outputs/stats"):
             return {"msgInCounter": 12 if self.back else 6}
         done = self.back and not self.stays
-        subscription: dict[str, Any] = {"msgBacklog": 0 if done else 6, "consumers": [] if self.killed else [{}]}
+        consumers: list[Any] = [] if self.killed or self.removed else [{}]
+        subscription: dict[str, Any] = {"msgBacklog": 0 if done else 6, "consumers": consumers}
         return {"subscriptions": {"function-of-r1": subscription}}
 
     def post(self, body: bytes) -> None:
