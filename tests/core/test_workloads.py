@@ -254,7 +254,8 @@ def test_each_producer_has_a_stream_in_every_partition() -> None:
         ({**FOUR, "keys": {"count": 3}}, "with producers the producer names the partition of each message; keep one"),
         (
             {**FOUR, "resend": {}},
-            "at most one of restart, resend, producers, consumer, transactions, replication; keep one of them",
+            "a workload has at most one of restart, resend, producers, consumer, transactions, replication; "
+            "keep one of them",
         ),
         ({**FOUR, "messages": 10_000_001}, "with producers each message is kept track of"),
     ],

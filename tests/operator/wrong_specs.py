@@ -973,7 +973,8 @@ ACROSS: Final = (
     Wrong(
         "two kinds of workload",
         (("spec/workload/restart", {"at": {"message": 1}, "end": "Kill"}), ("spec/workload/resend", {})),
-        "at most one of restart, resend, producers, consumer, transactions, replication; keep one of them",
+        "a workload has at most one of restart, resend, producers, consumer, transactions, replication; "
+        "keep one of them",
     ),
     Wrong(
         "runs that would be called the same",

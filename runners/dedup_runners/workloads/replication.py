@@ -54,7 +54,7 @@ class Link:
         """Close every connection, and take none."""
         self._enable(False)
 
-    def mend(self) -> None:
+    def heal(self) -> None:
         """Take connections, without a delay."""
         persistently(lambda: self._toxiproxy.remove(self._name, TOXIC), ANSWERED_S, "the link's Toxiproxy")
         self._enable(True)
@@ -106,16 +106,16 @@ class Replicating:
         end = tuple(self._admin.end_positions(self._topic))
         self._check_new(on)
         self._replicators.introduce()
-        self._link.mend()
+        self._link.heal()
         with ExitStack() as leaving:
             leaving.callback(self._replicate_no_more)
-            leaving.callback(self._link.mend)
+            leaving.callback(self._link.heal)
             self._link.delay(self._asked.delay_s)
             self._replicators.replicate(self._namespace, on=True)
             at = self._asked.at.message
             self._await(lambda: self._received() >= at, deadline, f"the second cluster has {at:,} messages", LOOK_S)
             stored, left = self._cut()
-            self._link.mend()
+            self._link.heal()
             proof = self._through(end, deadline)
         until(lambda: not self._connected(), GONE_S, "nobody replicates to the second cluster any more")
         entries = sum(each.entries for each in end)
