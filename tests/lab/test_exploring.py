@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -205,13 +206,29 @@ def test_a_visit_that_missed_is_done_again_until_it_strikes(tmp_path: Path) -> N
     assert (done.visit.missed, working.done, misses) == ((), 3, [])
 
 
-def test_a_visit_that_never_strikes_ends_and_a_replay_is_done_once(tmp_path: Path) -> None:
+def test_a_visit_that_never_strikes_ends_and_one_of_a_shorter_schedule_is_done_once(tmp_path: Path) -> None:
     working = crew(tmp_path, lambda job: visited(job, Verdict.INCONCLUSIVE, missed=("it did not come",)))
     (done,) = working.do([Job((at(1),))])
     assert (done.visit.missed, working.done) == (("it did not come",), STRIKES)
     list(working.do([Job((at(1),), once=True)]))
     working.close()
     assert working.done == STRIKES + 1
+
+
+def test_a_replay_is_done_again_only_if_its_points_did_not_strike(tmp_path: Path) -> None:
+    misses = [("it arrived too late",), ()]
+    working = crew(tmp_path, lambda job: visited(job, missed=misses.pop(0)))
+    (done,) = working.do([Job((at(1),), replay=True)])
+    working.close()
+    assert (done.visit.missed, working.done) == ((), 2)
+
+
+@pytest.mark.parametrize("why", [{"unnoticed": ("a",)}, {"verdict": Verdict.PASS}, {"verdict": Verdict.FAIL}])
+def test_whatever_else_comes_of_a_replay_counts(tmp_path: Path, why: dict[str, Any]) -> None:
+    working = crew(tmp_path, lambda job: visited(job, **why))
+    list(working.do([Job((at(1),), replay=True)]))
+    working.close()
+    assert working.done == 1
 
 
 def test_a_visit_that_cannot_be_done_twice_is_an_error(tmp_path: Path) -> None:
@@ -351,7 +368,7 @@ def test_a_pair_with_a_point_that_suffices_is_of_its_kind(tmp_path: Path) -> Non
 
 def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_path: Path) -> None:
     def work(job: Job) -> Visit:
-        if job.deduplication and job.schedule == (at(2),) and not job.once:
+        if job.deduplication and job.schedule == (at(2),) and not (job.once or job.replay):
             return visited(job, Verdict.FAIL, anomalies={"values_with_duplicates": 1}, copies=1)
         return fine(job)
 

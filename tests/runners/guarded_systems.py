@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -130,8 +130,8 @@ def guarded_pulsar(folder: Path, host: str = HOST, *, mutual: bool = False) -> I
         (folder / "token").write_text(f"{token(key)}\n")
         security, login = security.model_copy(update={"token": folder / "token"}), by_token(key)
 
-    def settings(zookeeper: str, node: pulsar.Node, bookies: int, transactions: bool) -> dict[str, object]:
-        said = usual(zookeeper, node, bookies, transactions)
+    def settings(*args: Any, **more: Any) -> dict[str, object]:
+        said = usual(*args, **more)
         return said | {
             "brokerServicePortTls": binary,
             "webServicePortTls": web,

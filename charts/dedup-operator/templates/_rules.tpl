@@ -155,13 +155,14 @@ taken away as it, but for Helm's records, which are Secrets; the operator itself
   resources: [secrets]
   verbs: [get, list, create, update, delete]
 {{- range .objects | uniq | sortAlpha }}
+# What its chart consists of.
 - apiGroups: [{{ index $kinds . 0 | quote }}]
   resources: [{{ index $kinds . 1 | quote }}]
   verbs: [get, create]
 {{- end }}
 {{- with .gives }}
-# Only to be given on: what Roles of its chart give to accounts of its pods.
 {{- range . }}
+# Only to be given on: what Roles of its chart give to accounts of its pods.
 - apiGroups: {{ toJson .apiGroups }}
   resources: {{ toJson .resources }}
   verbs: {{ toJson .verbs }}

@@ -32,7 +32,9 @@ class Job(NamedTuple):
     messages: int | None = None
     transaction_size: int | None = None
     once: bool = False
-    """Whatever comes of it is its result: a replay."""
+    """Whatever comes of it is its result: a run of what may be a shorter schedule."""
+    replay: bool = False
+    """Only a run in which its points did not strike is done again: it is no replay. Any other result counts."""
 
     @property
     def strikes(self) -> int:
@@ -89,12 +91,12 @@ class Crew:
                 done = self._work(job, self._folder / f"{next(self._numbers):05}-{name_of(job.schedule)}")
             except DedupError as error:
                 errors += 1
-                if errors == ERRORS or job.once:
+                if errors == ERRORS or job.once or job.replay:
                     return Done(job, failed(job, error))
                 continue
             finally:
                 self.done += 1
-            struck = not done.visit.missed and not done.visit.unnoticed
+            struck = not done.visit.missed and (job.replay or not done.visit.unnoticed)
             if struck or done.visit.verdict in (Verdict.FAIL, Verdict.ERROR) or attempt >= job.strikes:
                 return done
             if done.visit.folder is not None:

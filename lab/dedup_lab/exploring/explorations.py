@@ -267,8 +267,9 @@ class Exploring:
         """In how many of ten runs of a schedule an anomaly of the alarm's name is there; without `at_once` the others
         are run only if the first one shows it."""
         schedule, messages, size = candidate
-        job, shown = Job(schedule, messages=messages, transaction_size=size, once=True), 0
-        for jobs in [[job] * REPLAYS] if at_once else [[job], [job] * (REPLAYS - 1)]:
+        job, shown = Job(schedule, messages=messages, transaction_size=size, replay=True), 0
+        first_one = job._replace(once=True)  # a shorter conversation may not have the point at all
+        for jobs in [[job] * REPLAYS] if at_once else [[first_one], [job] * (REPLAYS - 1)]:
             for done in self._crew.do(jobs):
                 shown += done.visit.shows(first.anomalies)
                 if done.visit.folder is not None:

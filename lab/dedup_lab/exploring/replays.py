@@ -30,5 +30,5 @@ def read(folder: Path) -> Shrunk:
 
 def replay(shrunk: Shrunk, crew: Crew) -> Replay:
     """Run it ten times, side by side."""
-    job = Job(shrunk.schedule, messages=shrunk.messages, transaction_size=shrunk.transaction_size, once=True)
+    job = Job(shrunk.schedule, messages=shrunk.messages, transaction_size=shrunk.transaction_size, replay=True)
     return explorations.replayed(shrunk, [done.visit for done in crew.do([job] * REPLAYS)])
