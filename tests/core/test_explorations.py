@@ -14,6 +14,7 @@ from dedup.experiment.points import (
     in_all,
     messages_needed,
     moved,
+    moves_a_leader,
     name_of,
     pairs_known,
     pairs_of,
@@ -61,10 +62,23 @@ def test_no_conversation_has_no_points() -> None:
 
 
 def test_every_exchange_is_broken_in_every_way() -> None:
-    """But those for which there must be a next transaction, or a producer's place that a client comes back to."""
+    """But those for which there must be a next transaction, a producer's place that a client comes back to, or a broker
+    to which a leader can move."""
     points = points_of([INIT, FIRST], KAFKA)
-    assert len({each.name for each in points}) == len(points) == 2 * (len(Action) - 2)
+    assert len({each.name for each in points}) == len(points) == 2 * (len(Action) - 3)
     assert [each.name for each in controls_of(points)] == ["produce-0-1-1-lose-reply"]
+
+
+def test_where_leaders_can_move_a_message_may_come_again_to_another_one() -> None:
+    without, points = points_of([INIT, FIRST], KAFKA), points_of([INIT, FIRST], KAFKA, moves=True)
+    (more,) = set(points) - set(without)
+    assert (more.name, more.action.of_reply, moves_a_leader((more,))) == (
+        "produce-0-1-1-lose-reply-and-move",
+        True,
+        True,
+    )
+    assert not any(moves_a_leader((each,)) for each in without)
+    assert [each.name for each in controls_of(points)] == ["produce-0-1-1-lose-reply", more.name]
 
 
 def test_one_seed_draws_one_sequence_of_pairs_and_none_twice() -> None:

@@ -193,6 +193,18 @@ def test_a_lost_reply_was_given_by_the_broker_and_not_to_the_client(broker: Brok
         again.close()
 
 
+def test_a_reply_that_is_to_be_lost_later_is_held_until_then(broker: Broker) -> None:
+    with interposed(broker, Rule("r", Match("two"), Act.LOSE_REPLY, until="go")) as (interposer, client):
+        client.say("two", "three")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a reply is held")
+        assert interposer.has_happened("r") and interposer.connections("s") == 1
+        interposer.release("go")
+        assert client.hear() is None
+        rows = told(interposer, 4)
+        assert ("reply", "two", Done.LOST, "r") in rows and ("reply", "three", Done.UNANSWERED, None) in rows
+        assert broker.heard == ["two", "three"]
+
+
 def test_what_was_asked_when_the_connection_ended_is_unanswered(broker: Broker) -> None:
     with interposed(broker, Rule("r", Match("two"), Act.LOSE_REQUEST)) as (interposer, client):
         client.say(MUTE)

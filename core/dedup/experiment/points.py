@@ -34,6 +34,13 @@ class Action(StrEnum):
     """The request waits until its transaction has ended, and brokers have messages of the next one; then it arrives."""
     STALL_REQUEST_TO_RETURN = "stall_request_to_return"
     """The request waits until the client asks for its producer's place on another connection; then it arrives."""
+    LOSE_REPLY_AND_MOVE = "lose_reply_and_move"
+    """The broker has answered; the connection ends when another broker leads the partition (Pulsar: owns the topic)."""
+
+    @property
+    def of_reply(self) -> bool:
+        """Whether it is the reply that is struck."""
+        return self in (Action.LOSE_REPLY, Action.STALL_REPLY, Action.LOSE_REPLY_AND_MOVE)
 
 
 class Exchange(Record):
@@ -113,8 +120,8 @@ def in_all(conversations: Sequence[Iterable[Exchange]]) -> tuple[list[Exchange],
     return sorted(explored, key=_order), sorted(others, key=lambda other: _order(other[0]))
 
 
-def points_of(exchanges: Iterable[Exchange], dialect: Dialect) -> list[Point]:
-    """Every exchange, broken at its first attempt in every way that it can be."""
+def points_of(exchanges: Iterable[Exchange], dialect: Dialect, *, moves: bool = False) -> list[Point]:
+    """Every exchange, broken at its first attempt in every way that it can be. `moves`: leaders can move, too."""
     asked = list(exchanges)
     last = max((each.transaction or 0 for each in asked), default=0)
 
@@ -123,6 +130,8 @@ def points_of(exchanges: Iterable[Exchange], dialect: Dialect) -> list[Point]:
             return exchange.transaction is not None and exchange.transaction < last
         if action is Action.STALL_REQUEST_TO_RETURN:
             return exchange.carries and bool(dialect.returns_by)
+        if action is Action.LOSE_REPLY_AND_MOVE:
+            return exchange.carries and moves
         return action is not Action.STALL_REQUEST or exchange.api not in (dialect.opening, *dialect.parting)
 
     return [Point(exchange=each, action=action) for each, action in product(asked, Action) if possible(each, action)]
@@ -134,7 +143,8 @@ def in_transactions(points: Iterable[Point]) -> bool:
 
 
 def controls_of(points: Iterable[Point]) -> list[Point]:
-    """The points of the control. Where deduplication is off each must store copies: the lost replies to batches.
+    """The points of the control. Where deduplication is off each must store copies: the lost replies to batches,
+    also to those whose partition has another leader when they come again.
 
     Without it a batch of Kafka's has no sequence number. A producer that sends in transactions cannot be without: its
     control is a reader that does not ask for committed messages, who must be given aborted ones, whichever reply to
@@ -144,7 +154,8 @@ def controls_of(points: Iterable[Point]) -> list[Point]:
     if in_transactions(points):
         ends = (point for point in points if ends_transaction(point.exchange.api))
         return [point for point in ends if point.action is Action.LOSE_REPLY]
-    return [_bare(point) for point in points if point.action is Action.LOSE_REPLY and point.exchange.carries]
+    lost = (Action.LOSE_REPLY, Action.LOSE_REPLY_AND_MOVE)
+    return [_bare(point) for point in points if point.action in lost and point.exchange.carries]
 
 
 def _bare(point: Point) -> Point:
@@ -152,6 +163,11 @@ def _bare(point: Point) -> Point:
     bare = CARRIERS[point.exchange.api].bare
     update = {} if bare is None else {"base_sequence": bare}
     return point.model_copy(update={"exchange": point.exchange.model_copy(update=update)})
+
+
+def moves_a_leader(schedule: Schedule) -> bool:
+    """Whether it does something to the brokers that others notice, too: a bundle of Pulsar's has many topics."""
+    return any(point.action is Action.LOSE_REPLY_AND_MOVE for point in schedule)
 
 
 def pairs_known(points: Sequence[Point]) -> int:

@@ -13,7 +13,7 @@ from threading import Event
 from typing import Final, NamedTuple
 
 from dedup.errors import DedupError
-from dedup.experiment.points import Exchange, Schedule, name_of
+from dedup.experiment.points import Exchange, Schedule, moves_a_leader, name_of
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
 
@@ -68,7 +68,13 @@ class Crew:
         self._numbers = count(1 + max((int(each) for each in kept if each.isdecimal()), default=0))
 
     def do(self, jobs: Iterable[Job], look: Callable[[], None] = lambda: None) -> Iterator[Done]:
-        """The visits as they end. `look` is called now and then."""
+        """The visits as they end: those that others notice come last, one by one. `look` is called now and then."""
+        every = list(jobs)
+        yield from self._at_once([job for job in every if not moves_a_leader(job.schedule)], look)
+        for job in (each for each in every if moves_a_leader(each.schedule)):
+            yield from self._at_once([job], look)
+
+    def _at_once(self, jobs: Iterable[Job], look: Callable[[], None]) -> Iterator[Done]:
         pending: set[Future[Done]] = {self._pool.submit(self._do, job) for job in jobs}
         try:
             while pending:

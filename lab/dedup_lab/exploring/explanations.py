@@ -35,27 +35,25 @@ def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
         return
     held = next((row for row in rows if row.rule == point.name and row.held_ns is not None), None)
     within = "" if point.exchange.transaction is None else f" of transaction {point.exchange.transaction}"
-    what = f"{'the reply to ' if _of_reply(point) else ''}{_request(struck)}{within}{_where(struck)}"
+    what = f"{'the reply to ' if point.action.of_reply else ''}{_request(struck)}{within}{_where(struck)}"
     done = "was lost with its connection" if held is None else f"was held for {(held.held_ns or 0) / 1e9:.1f} s"
-    yield f"On connection {struck.connection} to {struck.broker}, {what} {done}."
+    when = " once another broker led the partition" if point.action is Action.LOSE_REPLY_AND_MOVE else ""
+    yield f"On connection {struck.connection} to {struck.broker}, {what} {done}{when}."
     yield from _of_answer(rows, point, "The broker had answered it" if held is None else "")
     retry = next((row for row in rows if row.direction == Direction.REQUEST and again(point, row)), None)
     if retry is None:
         yield "The client did not send it again."
         return
     after = (retry.monotonic_ns - struck.monotonic_ns) / 1e9
-    yield f"After {after:.1f} s the client sent it again, on connection {retry.connection}, and {_answer(rows, retry)}."
-    if held is not None and not _of_reply(point):
+    where = f"connection {retry.connection}{'' if retry.broker == struck.broker else f' to {retry.broker}'}"
+    yield f"After {after:.1f} s the client sent it again, on {where}, and {_answer(rows, retry)}."
+    if held is not None and not point.action.of_reply:
         yield from _of_arrival(rows, point, held)
 
 
 def _request(row: Row) -> str:
     """A request by its name, and its version if it has one."""
     return row.api if row.version is None else f"{row.api} v{row.version}"
-
-
-def _of_reply(point: Point) -> bool:
-    return point.action.endswith("_reply")
 
 
 def _where(row: Row) -> str:

@@ -139,7 +139,8 @@ class Exploring:
         began = time.monotonic()
         calm = self._folder.heard() or self._listen()
         exchanges, others = in_all(calm.conversations)
-        points = points_of(exchanges, EXPLORED[self._site.ground.system.library].dialect)
+        moves = len(self._site.ground.endpoints.brokers) > 1
+        points = points_of(exchanges, EXPLORED[self._site.ground.system.library].dialect, moves=moves)
         pairs = pairs_of(points, self._options.pairs, self._options.seed) if self._options.pairs and points else []
         self._visit(points, pairs)
         alarms = self._replayed([each for each in self._visits.values() if each.alarm])

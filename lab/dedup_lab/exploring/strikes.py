@@ -22,6 +22,7 @@ ACTS: Final = {
     Action.STALL_REQUEST_TO_NEXT: Act.STALL_REQUEST,
     Action.STALL_REQUEST_TO_RETURN: Act.STALL_REQUEST,
     Action.STALL_REPLY: Act.STALL_REPLY,
+    Action.LOSE_REPLY_AND_MOVE: Act.LOSE_REPLY,
 }
 
 
@@ -94,15 +95,22 @@ def _rule(point: Point, speaker: Speaker) -> Rule:
         number=exchange.number,
         attempt=point.attempt if exchange.carries else None,
     )
-    act, cut = ACTS[point.action], speaker.dialect.waits
+    act = ACTS[point.action]
+    cut = speaker.dialect.waits and act in (Act.STALL_REQUEST, Act.STALL_REPLY)
     return Rule(point.name, match, act, until=_until(point, speaker.dialect), deadline_s=STALLED_S, cut=cut)
 
 
-def _until(point: Point, dialect: Dialect) -> str:
-    """The event that ends a stall."""
+def _until(point: Point, dialect: Dialect) -> str | None:
+    """The event that ends a stall, or at which a reply is lost; None: at once."""
+    if point.action in (Action.LOSE_REQUEST, Action.LOSE_REPLY):
+        return None
     if point.action is Action.STALL_REQUEST_TO_END or point.exchange.api in (dialect.opening, *dialect.parting):
         return END
-    ends = {Action.STALL_REQUEST_TO_NEXT: next_has_messages, Action.STALL_REQUEST_TO_RETURN: returned}
+    ends = {
+        Action.STALL_REQUEST_TO_NEXT: next_has_messages,
+        Action.STALL_REQUEST_TO_RETURN: returned,
+        Action.LOSE_REPLY_AND_MOVE: moved,
+    }
     return ends.get(point.action, retried)(point)
 
 
@@ -114,6 +122,11 @@ def retried(point: Point) -> str:
 def next_has_messages(point: Point) -> str:
     """The event that after that its transaction ended, and brokers stored messages of the next one."""
     return f"{point.name}: next transaction"
+
+
+def moved(point: Point) -> str:
+    """The event that another broker leads the partition of what a point struck."""
+    return f"{point.name}: moved"
 
 
 def returned(point: Point) -> str:
@@ -190,17 +203,18 @@ def again(point: Point, row: Row) -> bool:
 
 def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     """Why a point did not strike; None if the conversation proves that it did."""
-    direction = Direction.REPLY if point.action in (Action.LOSE_REPLY, Action.STALL_REPLY) else Direction.REQUEST
+    direction = Direction.REPLY if point.action.of_reply else Direction.REQUEST
     own = [row for row in rows if row.rule == point.name and row.direction == direction]
     if not own:
         seen = any(row.rule == point.name for row in rows)
         return "the connection ended before its reply came" if seen else "this request did not come"
     (row, *_) = own
-    if point.action in (Action.LOSE_REQUEST, Action.LOSE_REPLY):
+    if point.action in (Action.LOSE_REQUEST, Action.LOSE_REPLY, Action.LOSE_REPLY_AND_MOVE):
         if row.done != Done.LOST:
             return "the connection ended before its reply came"
-        refused = point.action is Action.LOSE_REPLY and not succeeded(row)
-        return f"the broker had answered with error {row.error_code}" if refused else None
+        if point.action is not Action.LOSE_REQUEST and not succeeded(row):
+            return f"the broker had answered with error {row.error_code}"
+        return _not_moved(rows, row, point) if point.action is Action.LOSE_REPLY_AND_MOVE else None
     if row.done == Done.HELD_TO_DEADLINE:
         return f"nothing ended the stall within {STALLED_S:g} s"
     if point.action is Action.STALL_REPLY and not succeeded(row):
@@ -215,6 +229,15 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     if point.action is Action.STALL_REQUEST_TO_RETURN:
         return None if _came_back(rows, row, point, dialect) else "the client had come back before it was held"
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
+
+
+def _not_moved(rows: Sequence[Row], lost: Row, point: Point) -> str | None:
+    """Why the leader of a partition did not move; None if what was sent again was stored by another broker."""
+    later = (row for row in rows if row.direction == Direction.REPLY and row.done == Done.PASSED and again(point, row))
+    stored = next((row.broker for row in later if succeeded(row)), None)
+    if stored is None:
+        return "what was sent again was not answered"
+    return "what was sent again was answered by the same broker" if stored == lost.broker else None
 
 
 def closed_by_broker(row: Row) -> bool:

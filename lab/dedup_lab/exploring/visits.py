@@ -31,6 +31,7 @@ from dedup_lab.checks import Behind
 from dedup_lab.children import Children
 from dedup_lab.exploring import strikes
 from dedup_lab.exploring.explanations import explain
+from dedup_lab.exploring.moving import Moving
 from dedup_lab.exploring.protocols import EXPLORED
 from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.threads import Threads
@@ -101,10 +102,16 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
     began = time.monotonic()
     run = _Run(ground, schedule, folder, ground.treatment if deduplication else ground.control)
     try:
-        with Interposer(ground.known.speech(), strikes.rules(schedule, run.speaker), run.tls) as interposer:
+        with (
+            Moving(ground.admin, run.topic, schedule) as moving,
+            Interposer(
+                ground.known.speech(), strikes.rules(schedule, run.speaker), run.tls, moving.struck
+            ) as interposer,
+        ):
+            moving.happen = interposer.release
             interposer.conversation.follow(strikes.following(schedule, run.speaker, interposer.happen))
             rows = run.carry_out(interposer)
-            problems = list(interposer.problems)
+            problems = [*interposer.problems, *moving.problems]
     except BaseException:  # the course removes the topic when all went well
         run.remove_topic()
         raise

@@ -18,6 +18,7 @@ LABELS: Final = {
     Action.STALL_REPLY: "stall reply",
     Action.STALL_REQUEST_TO_NEXT: "stall to next",
     Action.STALL_REQUEST_TO_RETURN: "stall to return",
+    Action.LOSE_REPLY_AND_MOVE: "lose reply, move",
 }
 
 

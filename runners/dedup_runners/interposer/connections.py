@@ -163,8 +163,11 @@ class Connection:
             self._.rules.put_off(self._session, frame, decision)
             rule = None if rule is None or rule.act in OF_REPLIES else rule
         if rule is not None and rule.act is Act.LOSE_REPLY:
+            if rule.until is None:
+                self._strike(rule, frame, decision)
+            else:
+                await self._hold(frame, decision, moment, rule)
             del self._waiting[frame.key]
-            self._strike(rule, frame, decision)
             self._note(frame, decision.places, moment, Done.LOST, rule)
             return False
         if rule is not None and rule.act is Act.STALL_REPLY:

@@ -27,7 +27,8 @@ class Act(StrEnum):
     LOSE_REQUEST = "lose_request"
     """Both sides are closed before the request is passed on."""
     LOSE_REPLY = "lose_reply"
-    """The broker's reply is awaited and recorded; then both sides are closed, and the reply is not passed on."""
+    """The broker's reply is awaited and recorded; then both sides are closed, and the reply is not passed on. If the
+    rule has an event `until`, the connection ends when that has happened."""
     STALL_REQUEST = "stall_request"
     """The request, and all behind it on that connection, waits; then it is passed on, even if the client has left."""
     STALL_REPLY = "stall_reply"
