@@ -46,8 +46,10 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
     for subject in (
         Subject("kafka-idempotent", EXAMPLES / "kafka.yaml", (20, 40, 80)),
         Subject("kafka-java", EXAMPLES / "kafka-java.yaml", (20,)),
+        Subject("franz-go", EXAMPLES / "kafka-franz-go.yaml", (20,)),
         Subject("kafka-transactions", EXAMPLES / "kafka-transactions.yaml", known=(LATE_COMMIT,)),
         Subject("pulsar", EXAMPLES / "pulsar.yaml", (20, 40, 80)),
+        Subject("pulsar-java", EXAMPLES / "pulsar-java.yaml", (20,)),
     )
 }
 

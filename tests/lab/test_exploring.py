@@ -539,7 +539,7 @@ def test_the_examples_are_explored_as_they_are(name: str) -> None:
 @pytest.mark.parametrize("name", ["clients", "pulsar-clients", "kafka-vs-pulsar"])
 def test_only_one_system_with_a_client_of_ours_is_explored(name: str) -> None:
     with pytest.raises(
-        SpecificationError, match="one Kafka system, with confluent-kafka or kafka-java, or one Pulsar system"
+        SpecificationError, match="one Kafka system, with confluent-kafka, kafka-java or franz-go, or one Pulsar system"
     ):
         of_file(load(ROOT / "examples" / f"{name}.yaml"), "f", Shape())
 

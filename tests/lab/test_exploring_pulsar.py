@@ -226,9 +226,9 @@ def test_brokers_that_are_there_are_named_with_their_admin_interface() -> None:
 
 def test_a_client_of_the_files_own_choice_is_not_explored(tmp_path: Path) -> None:
     text = (EXAMPLES / "pulsar.yaml").read_text()
-    path = tmp_path / "java.yaml"
-    path.write_text(text.replace("pulsar: {}", "pulsar: {}\n      client: {library: pulsar-java}"))
-    with pytest.raises(SpecificationError, match="one Pulsar system, with pulsar-client"):
+    path = tmp_path / "own.yaml"
+    path.write_text(text.replace("pulsar: {}", "pulsar: {}\n      client: {command: [./mine]}"))
+    with pytest.raises(SpecificationError, match="one Pulsar system, with pulsar-client or pulsar-java"):
         of_file(load(path), "f", Shape())
     assert of_file(load(EXAMPLES / "pulsar.yaml"), "f", Shape())[1] == ()
 

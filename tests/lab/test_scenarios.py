@@ -105,7 +105,7 @@ def test_they_are_listed_for_programs_and_pages_with_their_seeds_and_faults(dedu
     said = {file: row["seeds"] for file, row in rows.items() if row["seeds"]}
     assert said == {f"{name}.yaml": ["S0"] for name in from_seeds}, "a comment about S3, the store, is no seed"
     page = dedup("list", "scenarios", EXAMPLES / "explore", "--format", "markdown").out.splitlines()
-    assert page[0].startswith("| file | seeds |") and len(page) == 8
+    assert page[0].startswith("| file | seeds |") and len(page) == 10
 
 
 @pytest.mark.parametrize("path", BUGS, ids=lambda path: path.stem)

@@ -5,14 +5,15 @@ from typing import Final
 
 from dedup.experiment.clients import CLIENTS, Library
 from dedup.experiment.systems import Protocol
+from dedup_lab.exploring.protocols import kafka, pulsar
 from dedup_lab.exploring.protocols.explored import Explored
-from dedup_lab.exploring.protocols.kafka import JAVA, LIBRDKAFKA
-from dedup_lab.exploring.protocols.pulsar import PULSAR
 
 EXPLORED: Final[Mapping[Library, Explored]] = {
-    "confluent-kafka": LIBRDKAFKA,
-    "kafka-java": JAVA,
-    "pulsar-client": PULSAR,
+    "confluent-kafka": kafka.LIBRDKAFKA,
+    "kafka-java": kafka.JAVA,
+    "franz-go": kafka.FRANZ_GO,
+    "pulsar-client": pulsar.CPP,
+    "pulsar-java": pulsar.JAVA,
 }
 """By library."""
 FIRST: Final[Mapping[Protocol, Library]] = {"kafka": "confluent-kafka", "pulsar": "pulsar-client"}
@@ -27,4 +28,5 @@ def words() -> str:
 
 
 def _either(protocol: Protocol) -> str:
-    return " or ".join(library for library in EXPLORED if CLIENTS[library].protocol == protocol)
+    *most, last = (library for library in EXPLORED if CLIENTS[library].protocol == protocol)
+    return f"{', '.join(most)} or {last}"

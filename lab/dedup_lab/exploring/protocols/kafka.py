@@ -27,6 +27,11 @@ LIBRDKAFKA: Final = Explored(
     existing=existing,
     client_id=client_id,
 )
+FRANZ_GO: Final = LIBRDKAFKA._replace(
+    stepped={"ProducerLinger": "0s"},
+    impatient={"ProduceRequestTimeout": "1s"},
+)
+"""It waits ten seconds more than that for an answer. Its batches may have 1 KiB at least, so messages may share one."""
 JAVA: Final = LIBRDKAFKA._replace(
     stepped={"batch.size": "0", "linger.ms": "0"},
     impatient={"request.timeout.ms": "1000"},

@@ -1,4 +1,4 @@
-"""Pulsar's producer, of its C++ client: it sends again when a connection has ended. No time-out is to be shortened."""
+"""Pulsar's producers: each sends again when a connection has ended. No time-out is to be shortened."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -20,7 +20,7 @@ def nameless(properties: Mapping[str, str], name: str) -> None:
     """A client says no name."""
 
 
-PULSAR: Final = Explored(
+CPP: Final = Explored(
     name="Pulsar",
     dialect=DIALECTS["pulsar"],
     stepped={"batching_enabled": "false"},
@@ -28,3 +28,4 @@ PULSAR: Final = Explored(
     existing=existing,
     client_id=nameless,
 )
+JAVA: Final = CPP._replace(stepped={"batchingEnabled": "false"})
