@@ -142,7 +142,7 @@ def test_a_leader_moves_when_its_reply_is_held_and_what_could_not_be_asked_for_i
 ) -> None:
     schedule = (point(Action.LOSE_REPLY_AND_MOVE), point(Action.LOSE_REPLY, INIT))
     held, other = strikes.rules(schedule, BY_US)
-    assert (held.act, held.until, other.until) == (Act.LOSE_REPLY, strikes.moved(schedule[0]), None)
+    assert (held.act, held.until, other.until) == (Act.LOSE_REPLY, strikes.leader_moved(schedule[0]), None)
     happened: list[str] = []
     with Moving(admin := Movable(error), "topic", schedule) as moving:  # type: ignore[arg-type]
         moving.happen = happened.append

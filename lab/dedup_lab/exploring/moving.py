@@ -46,4 +46,4 @@ class Moving(Closing):
         except DedupError as error:
             self.problems.append(str(error))
         with suppress(RuntimeError, PlatformError):  # the interposer is closed by now: the visit was given up
-            self.happen(strikes.moved(point))
+            self.happen(strikes.leader_moved(point))

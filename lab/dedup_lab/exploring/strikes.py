@@ -109,7 +109,7 @@ def _until(point: Point, dialect: Dialect) -> str | None:
     ends = {
         Action.STALL_REQUEST_TO_NEXT: next_has_messages,
         Action.STALL_REQUEST_TO_RETURN: returned,
-        Action.LOSE_REPLY_AND_MOVE: moved,
+        Action.LOSE_REPLY_AND_MOVE: leader_moved,
     }
     return ends.get(point.action, retried)(point)
 
@@ -124,7 +124,7 @@ def next_has_messages(point: Point) -> str:
     return f"{point.name}: next transaction"
 
 
-def moved(point: Point) -> str:
+def leader_moved(point: Point) -> str:
     """The event that another broker leads the partition of what a point struck."""
     return f"{point.name}: moved"
 
