@@ -13,7 +13,7 @@ from tests.lab.conftest import Command, one_line
 
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
 from dedup.experiment.dialects.kafka import KAFKA
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.points import Action, Exchange, Point, Schedule, moved, moves_a_leader
 from dedup.experiment.spec import Experiment, load
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
@@ -341,13 +341,16 @@ class Nobody:
         return {"librdkafka": "0"}
 
 
-def site(experiment: Experiment) -> Site:
+def site(experiment: Experiment, brokers: int = 1) -> Site:
     treatment, control = grounds.variants_of(experiment, "t")
-    endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=[])
+    known = [Broker(id=str(number), client_port=1) for number in range(brokers)]
+    endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=known)
     return Site(Ground(experiment, treatment, control, endpoints, [], Nobody(), Event()), {}, ())  # type: ignore[arg-type]
 
 
-def explored(tmp_path: Path, work: Callable[[Job], Visit], options: Options = SINGLE) -> tuple[Exploration, list[Job]]:
+def explored(
+    tmp_path: Path, work: Callable[[Job], Visit], options: Options = SINGLE, brokers: int = 1
+) -> tuple[Exploration, list[Job]]:
     jobs: list[Job] = []
 
     def noted(job: Job) -> Visit:
@@ -355,7 +358,7 @@ def explored(tmp_path: Path, work: Callable[[Job], Visit], options: Options = SI
         return work(job)
 
     working = crew(tmp_path, noted, HEARD)
-    where = site(load(EXAMPLE))
+    where = site(load(EXAMPLE), brokers)
     result = Exploring("t", where, options, Folder(tmp_path), working, lambda _: None).run()
     working.close()
     return result, jobs
@@ -403,6 +406,23 @@ def test_an_alarm_is_replayed_shrunk_and_fails(tmp_path: Path) -> None:
     show(result, console)
     said = console.export_text()
     assert "shortest: 1 message(s), lose_reply at Produce of batch 1 (sequence 0) to partition 0; 10 of 10" in said
+
+
+@pytest.mark.parametrize(("moved", "alarms"), [("values_with_duplicates", 1), ("phantom", 2)])
+def test_a_leader_that_moves_besides_is_alike_if_the_lost_reply_suffices(
+    tmp_path: Path, moved: str, alarms: int
+) -> None:
+    shows = {Action.LOSE_REPLY: "values_with_duplicates", Action.LOSE_REPLY_AND_MOVE: moved}
+
+    def work(job: Job) -> Visit:
+        for each in job.schedule if job.deduplication else ():
+            if each.exchange == FIRST and each.action in shows:
+                return visited(job, Verdict.FAIL, anomalies={shows[each.action]: 1}, copies=1)
+        return fine(job)
+
+    result, _ = explored(tmp_path, work, brokers=2)
+    assert (len(result.alarms), sum(1 + each.alike for each in result.alarms)) == (alarms, 2)
+    assert result.points == 15 + 2, "of two batches"
 
 
 @pytest.mark.parametrize(

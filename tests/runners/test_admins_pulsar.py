@@ -196,6 +196,32 @@ class Brokers:
         return httpx.Response(int(self.first.split()[1]))
 
 
+@pytest.mark.parametrize("slow", [0, 3], ids=["at once", "after a while"])
+def test_namespaces_that_were_made_are_removed_however_long_brokers_take(
+    slow: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine so busy that no broker answers the first time: both were left, and only the second was named."""
+    left, late = {"on", "off"}, [slow]
+
+    class Busy(Brokers):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if request.method != "DELETE":
+                return super().answer(request)
+            late[0] -= 1
+            if late[0] >= 0:
+                raise httpx.ReadTimeout("timed out")
+            left.discard(request.url.path.rpartition("-")[2])
+            return httpx.Response(204)
+
+    admin = Busy("status 204").admin(monkeypatch)
+    for switched in (True, False):
+        admin.create_topic(
+            f"persistent://public/dedup-{'on' if switched else 'off'}/t", partitions=1, deduplication=True
+        )
+    admin.forget()
+    assert left == set()
+
+
 def test_the_round_trip_goes_through_every_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Broker b was restarted and owns nothing, so that a message on a topic of broker a never goes through it."""
     owner: dict[str, str] = {}

@@ -15,11 +15,13 @@ from rich.console import Console
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.points import (
+    Action,
     Exchange,
     Point,
     Schedule,
     controls_of,
     in_all,
+    moves_a_leader,
     pairs_known,
     pairs_of,
     points_of,
@@ -229,8 +231,11 @@ class Exploring:
         """An alarm of each kind, replayed; and shrunk, if it counts. A pair is of the kind of a point that suffices."""
         kinds: dict[tuple[str, ...], list[Visit]] = {}
         for each in sorted(found, key=lambda one: (len(one.schedule), _places(one.schedule))):
-            alone = (self._visits.get(((point,), True)) for point in each.schedule)
-            cause = next((one for one in alone if one is not None and one.alarm), each)
+            alone = (self._visits.get(((less,), True)) for point in each.schedule for less in _parts(point))
+            same = (
+                one for one in alone if one is not None and one.alarm and each.anomalies.keys() <= one.anomalies.keys()
+            )
+            cause = next(same, each)
             kinds.setdefault(cause.kind, []).append(each)
         alarms = []
         for number, own in enumerate(kinds.values(), 1):
@@ -278,6 +283,12 @@ class Exploring:
             if not shown:
                 break
         return shown
+
+
+def _parts(point: Point) -> list[Point]:
+    """What of a point may suffice, the least first: that a leader moves besides need not matter."""
+    plain = [point.model_copy(update={"action": Action.LOSE_REPLY})] if moves_a_leader((point,)) else []
+    return [*plain, point]
 
 
 def _places(schedule: Schedule) -> list[tuple[str, int, int]]:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -292,9 +292,10 @@ class PulsarAdmin(Closing):
 
     def forget(self) -> None:
         for namespace in sorted(self._made):
-            self._ask("DELETE", f"/admin/v2/namespaces/{namespace}", accepted=(404,))
+            path = f"/admin/v2/namespaces/{namespace}"
+            persistently(partial(self._ask, "DELETE", path, accepted=(404,)), ANSWERED_S, f"deleting {namespace}")
             self._policies.discard(namespace)
-        self._made.clear()
+            self._made.discard(namespace)
 
     def close(self) -> None:
         self._http.close()

@@ -181,7 +181,7 @@ class ApiCluster:
             try:
                 call()
             except ApiException as error:
-                if error.status == HTTPStatus.CONFLICT:
+                if error.status == HTTPStatus.CONFLICT or _another(error):
                     return False
                 raise
             return True
@@ -238,15 +238,24 @@ def missing(pod: BrokerPod) -> PlatformError:
     )
 
 
+def _words(error: Any) -> str:
+    """What the API server says in its refusal."""
+    try:
+        return str(json.loads(error.body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return str(error.body)
+
+
+def _another(error: Any) -> bool:
+    """Whether an object of that name has another uid by now: a patch of it is refused as one that changes the uid."""
+    return bool(error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "metadata.uid" in _words(error))
+
+
 def _said(pod: BrokerPod, error: Any) -> PlatformError:
     """A refusal with the API server's own words, which name the right or the security level that is missing."""
-    try:
-        words = str(json.loads(error.body)["message"])
-    except (ValueError, KeyError, TypeError):
-        words = str(error.body)
     return PlatformError(
         where=f"{pod.namespace}/{pod.name}",
-        got=f"{error.status} {error.reason}: {' '.join(words.split())[:600]}",
+        got=f"{error.status} {error.reason}: {' '.join(_words(error).split())[:600]}",
         rule="the fault needs the API server's leave",
         todo="give the service account the right, or the namespace the Pod Security level, that it names",
     )
