@@ -200,7 +200,7 @@ class Brokers:
 def test_namespaces_that_were_made_are_removed_however_long_brokers_take(
     slow: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine so busy that no broker answers the first time: both were left, and only the second was named."""
+    """The first answer came too late on a busy machine: the other namespace was left, and no word named it."""
     left, late = {"on", "off"}, [slow]
 
     class Busy(Brokers):
