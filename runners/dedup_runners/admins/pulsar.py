@@ -294,8 +294,7 @@ class PulsarAdmin(Closing):
         for namespace in sorted(self._made):
             path = f"/admin/v2/namespaces/{namespace}"
             persistently(partial(self._ask, "DELETE", path, accepted=(404,)), ANSWERED_S, f"deleting {namespace}")
-            self._policies.discard(namespace)
-            self._made.discard(namespace)
+            self._policies, self._made = self._policies - {namespace}, self._made - {namespace}
 
     def close(self) -> None:
         self._http.close()
