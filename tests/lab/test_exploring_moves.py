@@ -69,11 +69,11 @@ def test_a_leader_moves_when_its_reply_is_held_and_what_could_not_be_asked_for_i
 
 
 def test_visits_that_others_notice_come_last_and_one_by_one(tmp_path: Path) -> None:
-    begun: list[Schedule] = []
+    started: list[Schedule] = []
     another = Barrier(2, timeout=0.05)
 
     def work(job: Job) -> Visit:
-        begun.append(job.schedule)
+        started.append(job.schedule)
         if moves_a_leader(job.schedule):
             with pytest.raises(BrokenBarrierError):
                 another.wait()
@@ -83,7 +83,7 @@ def test_visits_that_others_notice_come_last_and_one_by_one(tmp_path: Path) -> N
     working = crew(tmp_path, work)
     done = [each.job.schedule for each in working.do([Job(mover), Job(still), Job(mover, False)])]
     working.close()
-    assert begun == [still, mover, mover] == done
+    assert started == [still, mover, mover] == done
 
 
 @pytest.mark.parametrize(("moved", "alarms"), [("values_with_duplicates", 1), ("phantom", 2)])

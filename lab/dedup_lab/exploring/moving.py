@@ -1,6 +1,6 @@
 """A partition's leader (Pulsar: the topic's owner) moves while a reply of it waits to be lost: decision 138.
 
-Nobody else may be visiting then: a broker's bundle has topics of others, and brokers have one controller.
+Such a visit runs alone: with a topic of Pulsar's its whole bundle moves, which has topics of other visits.
 """
 
 from collections.abc import Callable
