@@ -124,8 +124,12 @@ def test_every_request_of_an_idempotent_producer_can_be_struck(
     assert (end.entries, problems) == (MESSAGES, [])
 
 
+MOVES = 5
+"""How often the leader is moved at most: a slow machine fences brokers, and then the old one may lead again at once."""
+
+
 def answering(rows: list[Row], api: str) -> set[str]:
-    """The brokers that answered such requests. (Who leads can change by itself: a slow machine fences a broker.)"""
+    """The brokers that answered such requests."""
     return {row.broker for row in rows if (row.api, row.direction) == (api, "reply")}
 
 
@@ -147,10 +151,15 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
             assert read == list(range(first, last))
 
         pass_on(0, half)
-        led = answering(interposer.conversation.rows(), "Produce")
-        other = next(each.id for each in system.brokers if f"127.0.0.1:{each.client_port}" not in led)
-        admin.move_leader(topic, to=other)
-        pass_on(half, MESSAGES)
+        sent = half
+        for _ in range(MOVES):
+            led = {api: answering(interposer.conversation.rows(), api) for api in ("Produce", "Fetch")}
+            if all(len(brokers) > 1 for brokers in led.values()):
+                break
+            other = next(each.id for each in system.brokers if f"127.0.0.1:{each.client_port}" not in led["Fetch"])
+            admin.move_leader(topic, to=other)
+            pass_on(sent, sent + half)
+            sent += half
         consumer.close()
         producer.close()
         rows, problems = interposer.conversation.rows(), interposer.problems
@@ -160,7 +169,7 @@ def test_clients_stay_behind_the_interposer_when_the_leader_moves(system: Endpoi
         assert len(answering(rows, api)) >= 2, f"{api}: one broker led, then another"
     stored = [row for row in rows if (row.api, row.direction, row.error_code) == ("Produce", "reply", 0)]
     offsets = {(row.offset or 0) + at for row in stored for at in range(row.messages or 0)}
-    assert offsets == set(range(MESSAGES)), "each was acknowledged on a way through the interposer"
+    assert offsets == set(range(sent)), "each was acknowledged on a way through the interposer"
 
 
 @pytest.mark.smoke

@@ -61,7 +61,7 @@ public final class KafkaJavaClient extends ClientProgram {
         topic = (String) asked.get("topic");
         producer = build(asked);
         awaitLeaders();
-        if (asked.get("transactions") != null) producer.initTransactions();
+        if (asked.get("transactions") != null) awaitTransactions();
     }
 
     @Override
@@ -235,6 +235,21 @@ public final class KafkaJavaClient extends ClientProgram {
                 say('L', "waiting for the topic: " + one(error));
             }
             Thread.sleep(50);
+        }
+    }
+
+    /**
+     * The transactions of this id, begun: brokers that have just started take their time to make the topic of all transactions'
+     * states. The library's time-out is that of a delivery, and may be tried again; who started this program bounds the whole.
+     */
+    void awaitTransactions() {
+        while (true) {
+            try {
+                producer.initTransactions();
+                return;
+            } catch (TimeoutException error) {
+                say('L', "waiting for transactions: " + one(error));
+            }
         }
     }
 
