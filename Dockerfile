@@ -64,7 +64,7 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
         install --require-hashes --requirement /usr/local/dedup/requirements.lock \
  && rm -rf /tmp/pip
 # The driver of a service that is tested (consumer.service); psql, above, counts the rows that it has written.
-COPY lab/dedup_lab/systems/locks/psycopg.txt /usr/local/dedup/psycopg.lock
+COPY lab/dedup_lab/systems/locks/psycopg.lock /usr/local/dedup/psycopg.lock
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
     python3 -m venv /tmp/pip \
  && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \

@@ -100,7 +100,7 @@ RUNNER: Final = _ours(
     "runner",
     Tree("runners/dedup_runners"),
     Tree("requirements-runner.lock"),
-    Tree("lab/dedup_lab/systems/locks/psycopg.txt"),
+    Tree("lab/dedup_lab/systems/locks/psycopg.lock"),
     GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
 )
 CLIENTS: Final = _ours(

