@@ -55,13 +55,20 @@ LABEL org.opencontainers.image.title="dedup-runner" \
       org.opencontainers.image.description="Producers, consumers and fault injectors of dedup experiments" \
       org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends iproute2 nftables openssl \
+ && apt-get install --yes --no-install-recommends iproute2 nftables openssl postgresql-client \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/cache/ldconfig/* /var/log/*
 COPY requirements-runner.lock /usr/local/dedup/requirements.lock
 RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
     python3 -m venv /tmp/pip \
  && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
         install --require-hashes --requirement /usr/local/dedup/requirements.lock \
+ && rm -rf /tmp/pip
+# The driver of a service that is tested (consumer.service); psql, above, counts the rows that it has written.
+COPY lab/dedup_lab/systems/locks/psycopg.lock /usr/local/dedup/psycopg.lock
+RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
+    python3 -m venv /tmp/pip \
+ && PIP_CONFIG_FILE=/run/secrets/pip.conf /tmp/pip/bin/pip --python /usr/local/dedup/bin/python \
+        install --require-hashes --no-deps --only-binary :all: --requirement /usr/local/dedup/psycopg.lock \
  && rm -rf /tmp/pip
 COPY build/parts/runner /usr/local/bin
 COPY core/dedup /usr/local/dedup/code/dedup

@@ -28,6 +28,7 @@ from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.locks import HERE, Home
 from dedup_operator.objects.accounts import needs_deadlines
+from dedup_operator.objects.kafka import NOTHING, beside
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.own_experiments import check_own_experiments
 from dedup_operator.objects.reports import (
@@ -410,12 +411,13 @@ def _check_services(spec: Spec) -> None:
             rule="only `dedup run` starts the worker that runs a function",
             todo="take it out, or use `dedup run` on one machine",
         )
-    if spec.served:
+    without = next((each for each in spec.systems if spec.served and beside(spec, each) == NOTHING), None)
+    if without is not None:
         raise PlatformError(
             where="spec.workload.consumer.service",
-            got=", ".join(sorted(spec.served)),
-            rule="only `dedup run` starts the database and the change data capture that a service needs",
-            todo="take it out, or use `dedup run` on one machine",
+            got=f"{', '.join(sorted(spec.served))}, and system {without.name} by the chart {short(without.chart)}",
+            rule="our chart of a Kafka starts the database and the capture that a service needs; no other does",
+            todo="leave deploy out, or take the service out",
         )
     deployed = [system.name for system in spec.systems if system.protocol == "pulsar" and system.existing is None]
     if spec.workload.coordinated and deployed:

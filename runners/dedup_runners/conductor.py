@@ -34,7 +34,7 @@ from dedup_runners.attempt.companions import Neighbours
 from dedup_runners.attempt.courses import Course, Situation
 from dedup_runners.attempt.progress import Progress
 from dedup_runners.attempt.surroundings import Surroundings
-from dedup_runners.configs import Program
+from dedup_runners.configs import Beside, Program
 from dedup_runners.consents import in_pods, pods_here
 
 REPORT_EVERY_S: Final = 5.0
@@ -111,6 +111,7 @@ def carry_out(assignment: Assignment, around: Surroundings, begins: Callable[[St
             report=Told(),
             watchdog=assignment.watchdog,
             program=_program(assignment),
+            beside=None if assignment.database is None else Beside(database=assignment.database),
         )
     )
     stages: list[tuple[Stage, Callable[[], None]]] = [

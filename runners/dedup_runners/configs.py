@@ -143,9 +143,14 @@ class Beside(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    database: str = Field(description="its URL; it names the file that has the password (`passfile`)")
-    psql: Path = Field(description="PostgreSQL's own client, by which the tester asks")
-    driver: Path = Field(description="the folder with the service's driver, psycopg")
+    database: str = Field(
+        description="its URL; it has no password: either it names the file with it (`passfile`), or it is in the "
+        "environment (PGPASSWORD)"
+    )
+    psql: Path = Field(Path("psql"), description="PostgreSQL's own client, by which the tester asks")
+    driver: Path | None = Field(
+        None, description="the folder with the service's driver, psycopg; None: it is installed"
+    )
 
 
 class Worker(BaseModel):

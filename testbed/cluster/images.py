@@ -20,11 +20,12 @@ from typing import Final, Protocol
 
 from dedup.errors import DedupError, EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
+from dedup_lab.systems import debezium
 from testbed.cluster import client_programs
 from testbed.cluster.binaries import HELM, TOXIPROXY, alone
 from testbed.cluster.buildah import Buildah
 from testbed.cluster.oci_archives import keep
-from testbed.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Tree
+from testbed.cluster.parts import ALWAYS, Debian, GoFile, GoProgram, Jars, Part, Postgres, Tree
 from testbed.cluster.processes import CHECKOUT
 
 OURS: Final = "testbed/images"
@@ -74,6 +75,18 @@ BASE: Final = Image(
 JAVA: Final = Image("dedup-test-java", "1", "Dockerfile", (), BASE, target="java")
 KAFKA: Final = _broker("kafka", "4.3.1", "run-class.sh", "tools-log4j2.properties")
 PULSAR: Final = _broker("pulsar", "4.2.4", "pulsar.sh")
+CONNECT: Final = Image(
+    "dedup-test-connect",
+    debezium.VERSION,
+    f"{OURS}/connect/Dockerfile",
+    (
+        Jars("jars", "debezium", debezium.VERSION),
+        Tree("lab/dedup_lab/systems/log4j2.properties", "log4j2.properties"),
+        Tree(f"{OURS}/connect/connect-standalone.sh", "connect-standalone.sh"),
+    ),
+    JAVA,
+)
+POSTGRES: Final = Image("dedup-test-postgres", "18", f"{OURS}/postgres/Dockerfile", (Postgres("postgres"),), BASE)
 OPERATOR: Final = _ours(
     "operator",
     Tree("operator/dedup_operator"),
@@ -87,6 +100,7 @@ RUNNER: Final = _ours(
     "runner",
     Tree("runners/dedup_runners"),
     Tree("requirements-runner.lock"),
+    Tree("lab/dedup_lab/systems/locks/psycopg.lock"),
     GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
 )
 CLIENTS: Final = _ours(
@@ -103,7 +117,9 @@ SPARK: Final = _ours(
     Tree("requirements-spark.lock"),
 )
 PUBLISHED: Final = (OPERATOR, RUNNER, CLIENTS, SPARK)
-ALL: Final = (PAUSE, KAFKA, PULSAR, *PUBLISHED)
+BESIDE: Final = (POSTGRES, CONNECT)
+"""What charts/kafka starts beside the brokers for a service."""
+ALL: Final = (PAUSE, KAFKA, PULSAR, *BESIDE, *PUBLISHED)
 
 
 class Builder(Protocol):

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from dedup.errors import EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root
-from dedup_lab.systems import jars
+from dedup_lab.systems import jars, packages
 from testbed.cluster import binaries
 from testbed.cluster.processes import AGAIN, CHECKOUT, run
 
@@ -128,6 +128,23 @@ class Jars:
         assert len({path.name for path in paths}) == len(paths), f"two jars of {self.system} have one name"
         for path in paths:
             link(path, target / path.name)
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """PostgreSQL's programs, of the package that the lab has them from, with their libraries at the same places."""
+
+    place: str
+
+    def identity(self) -> str:
+        content = b"".join(each.read_bytes() for each in packages.LISTS)
+        return f"{self.place} {packages.SERVER} {hashlib.sha256(content).hexdigest()}"
+
+    def put(self, target: Path, progress: Progress) -> None:
+        folder, programs = packages.folder(), packages.SERVER.parent
+        for part in (programs / "bin", programs / "lib", programs / "share", f"{programs.parts[0]}.libs"):
+            for path in _files(folder / part):
+                link(path, target / path.relative_to(folder), copy=True)
 
 
 @dataclass(frozen=True)

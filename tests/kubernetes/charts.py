@@ -72,8 +72,13 @@ KAFKA: Final = Chart(
             },
         },
         "ranked": {"podTemplate": RANKED},
+        "a database": {"beside": "Database", "tls": {"enabled": True}},
+        "a database and its capture": {"beside": "Capture"},
     },
     [
+        ({"beside": "Outbox"}, r"/beside': value must be one of 'Nothing', 'Database', 'Capture'"),
+        ({"postgres": {"image": {"tag": ""}}}, r"/postgres/image/tag': minLength: got 0, want 1"),
+        ({"connect": {"command": ["sh"]}}, r"/connect': additional properties 'command' not allowed"),
         ({"brokers": 0}, r"/brokers': minimum: got 0, want 1"),
         ({"brokers": "3"}, r"/brokers': got string, want integer"),
         ({"replicas": 3}, r"additional properties 'replicas' not allowed"),

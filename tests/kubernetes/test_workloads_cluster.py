@@ -1,4 +1,4 @@
-"""Workloads in pods, from `kubectl apply` to the verdict: restarts, resends, keys, larger messages, an application.
+"""Workloads in pods, from `kubectl apply` to the verdict: restarts, resends, keys, larger messages, applications.
 
 The examples are those of one machine. Each passes only if its controls show what their workload causes, and its
 treatments none of it.
@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 import yaml
+from testbed.cluster import images
 from tests.kubernetes.operated import Document, Operated, condition
 from tests.kubernetes.test_operator_cluster import MORE, carried_out, document_of, words
 from tests.lab import harness
@@ -26,7 +27,10 @@ NAMES: Final = (
     "kafka-transactions",
     "kafka-zombies",
     "kafka-consume-process-produce",
+    "kafka-services",
 )
+BESIDE: Final = {"kafka-services": images.BESIDE}
+"""The images that a workload needs besides its system's."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -34,6 +38,8 @@ def test_a_workload_does_in_pods_what_it_does_on_one_machine(
     name: str, operator: Operated, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     document: Document = yaml.safe_load((harness.ROOT / "examples" / "workloads" / f"{name}.yaml").read_text())
+    for image in BESIDE.get(name, ()):
+        operator.place.cluster.load(images.archive(image))
     artifacts = document_of(MORE / "kafka-faults.yaml", 0)["spec"]["artifacts"]
     document["spec"] |= {"runs": 1, "replacements": 2, "artifacts": artifacts}
     status = carried_out(operator, document, tmp_path / "fetched", tell)

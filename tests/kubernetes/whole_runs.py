@@ -239,8 +239,13 @@ def at(cluster: Cluster, settings: Settings, home: Path, kinds: Iterable[str]) -
 
 
 def chart_of(kind: str) -> dict[str, Any]:
-    """What a system's chart is told of the image that was loaded for it."""
-    repository, tag = IMAGES[kind].reference.rsplit(":", 1)
+    """What a system's chart is told of the images that stand in for others."""
+    beside = {"postgres": images.POSTGRES, "connect": images.CONNECT} if kind == "kafka" else {}
+    return _with(IMAGES[kind]) | {name: _with(image) for name, image in beside.items()}
+
+
+def _with(image: Image) -> dict[str, Any]:
+    repository, tag = image.reference.rsplit(":", 1)
     return {"image": {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}}
 
 

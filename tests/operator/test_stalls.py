@@ -50,6 +50,7 @@ SERVES: Final = (
         },
     },
 )
+BY_STRIMZI: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "deploy": {"chart": "strimzi-kafka"}}])
 WORKS: Final = (
     ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
     ("spec/workload/consumer", {"at": {"message": 500}, "end": "Kill", "function": {"guarantee": "AtLeastOnce"}}),
@@ -294,7 +295,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("system …: client.library: got …, a program", lambda: looked(allowed(by_program()))),
     ("system …: client.command: got …, a program of your own", lambda: looked(applied(OWN_PROGRAM))),
     ("spec.workload: got transactions, …", lambda: looked(applied(*TRANSACTING))),
-    ("spec.workload.consumer.service: got …", lambda: looked(applied(SERVES))),
+    ("spec.workload.consumer.service: got …", lambda: looked(applied(BY_STRIMZI, SERVES))),
     ("spec.workload.replication: got …", lambda: looked(applied(*REPLICATED))),
     ("spec.workload.consumer.function: got …", lambda: looked(applied(*WORKS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),

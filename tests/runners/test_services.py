@@ -83,6 +83,19 @@ def test_rows_are_what_the_databases_own_client_says(tmp_path: Path) -> None:
     assert Database("postgresql://a@b/c", client(tmp_path, "cat >/dev/null")).rows("run-1") == ()
 
 
+def test_a_service_waits_until_its_outbox_is_captured_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written before is never emitted, and would be taken for lost."""
+    asked = tmp_path / "asked"
+    third = client(tmp_path, f'cat >/dev/null; echo >>{asked}; [ "$(wc -l <{asked})" -lt 3 ] || echo 1')
+    Database("postgresql://a@b/c", third).wait_captured()
+    assert asked.read_text() == "\n" * 3
+    monkeypatch.setattr(databases, "CAPTURED_S", 0.5)
+    with pytest.raises(PlatformError, match="change data capture reads the database's log"):
+        Database("postgresql://a@b/c", client(tmp_path, "cat >/dev/null")).wait_captured()
+
+
 def test_what_the_database_refuses_is_an_error_in_its_words(tmp_path: Path) -> None:
     refuses = client(tmp_path, "cat >/dev/null; echo 'ERROR:  relation \"payments\" does not exist' >&2; exit 3")
     with pytest.raises(PlatformError, match=r'PostgreSQL: got ERROR: +relation "payments" does not exist'):

@@ -51,6 +51,11 @@ class Assignment(Record):
     artifacts: str | None = Field(
         None, description="s3://bucket/prefix that the history is uploaded to; None: it stays in the folder"
     )
+    database: str | None = Field(
+        None,
+        description="the URL of the database beside the brokers, if some variant's application is a service; who is to "
+        "log in there has the password in the environment (PGPASSWORD)",
+    )
     watchdog: Path | None = Field(
         None, description="the socket of the watchdog that heals every fault; None: each fault starts one of its own"
     )

@@ -94,8 +94,8 @@ class Consumer(WorkloadKind):
     )
     service: Service | None = Field(
         None,
-        description="Kafka, on this machine: to process a message is to call a payment, write a row and emit an event, "
-        "in the order of a pattern that says when positions are committed, too",
+        description="Kafka: to process a message is to call a payment, write a row and emit an event, in the order of a "
+        "pattern that says when positions are committed, too",
     )
     function: Function | None = Field(
         None,

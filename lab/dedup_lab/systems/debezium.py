@@ -83,7 +83,7 @@ class Capture:
         }
         paths = [
             _written(self._folder / "worker.properties", worker),
-            _written(self._folder / "outbox.properties", _connector(self._database, self._folder / SECRET)),
+            _written(self._folder / "outbox.properties", connector(self._database, self._folder / SECRET)),
         ]
         self._starts += 1
         name = f"{NAME}-{self._starts}"
@@ -112,7 +112,7 @@ def make_role(database: Database) -> str:
     return password
 
 
-def _connector(database: Database, secret: Path) -> dict[str, object]:
+def connector(database: Database, secret: Path) -> dict[str, object]:
     """Its settings. They name the file with the password (KIP-297), for the worker shows settings to who asks."""
     at = urlsplit(database.url)
     return {

@@ -3,19 +3,38 @@
 from typing import Any, Final
 
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
-from dedup.experiment.spec import System
+from dedup.experiment.spec import Spec, System
 from dedup_operator.objects.brokers import CONTAINER, HOLD, TOXIPROXY_URL, through_proxies
 
+CHART: Final = "kafka"
 STRIMZI_CONTAINER: Final = "kafka"
 STRIMZI_HOLD: Final = "/mnt/hold"
 FIRST_PORT: Final = 39092
 CLIENT, DIRECT = 9094, 9092
+NOTHING, DATABASE, CAPTURE = "Nothing", "Database", "Capture"
 
 
 def values(system: System) -> dict[str, Any]:
     """What the experiment says of its Kafka."""
     assert system.kafka is not None
     return {"brokers": system.kafka.brokers, "loopback": {"firstPort": FIRST_PORT}}
+
+
+def beside(spec: Spec, system: System) -> str:
+    """What the chart starts beside the brokers, as it calls that: what the experiment's services need."""
+    if system.existing is not None or system.chart != CHART or not spec.served:
+        return NOTHING
+    return CAPTURE if any(pattern.has_outbox for pattern in spec.served) else DATABASE
+
+
+def database(release: str, namespace: str) -> str:
+    """The URL of the database beside a release's brokers, without the password."""
+    return f"postgresql://postgres@{database_of(release)}.{namespace}.svc:5432/postgres"
+
+
+def database_of(release: str) -> str:
+    """The database's Service, and the Secret with its password."""
+    return f"{release}-postgres"
 
 
 def endpoints(system: System, release: str, namespace: str) -> Endpoints:

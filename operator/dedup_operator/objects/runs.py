@@ -27,6 +27,7 @@ from dedup.faults.registry import Fault
 from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
 from dedup_operator.objects.brokers import PROXY_USER, TOXIPROXY_URL
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
+from dedup_operator.objects.kafka import database_of
 from dedup_operator.objects.names import Owner, labels_of, metadata, name_of
 from dedup_operator.objects.own_experiments import image_of
 from dedup_operator.objects.pods import (
@@ -43,7 +44,7 @@ from dedup_operator.objects.pods import (
     token_volume,
 )
 from dedup_operator.objects.settings import Image, Settings
-from dedup_operator.objects.systems import endpoints, proxies_of, release_of
+from dedup_operator.objects.systems import database, endpoints, proxies_of, release_of
 
 RUN: Final = "run"
 """The component that pods of runs are labelled as."""
@@ -73,6 +74,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         folder=FOLDER,
         shared=SHARED,
         artifacts=settings.artifacts.root(owner.folder),
+        database=database(experiment.spec, system, release_of(owner, system), owner.namespace),
         watchdog=WATCHDOG,
     )
 
@@ -156,7 +158,7 @@ def _pod(told: Assignment, config: str, owner: Owner, settings: Settings) -> Obj
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": pod_security(),
         "initContainers": [*([_proxy(settings, charted=charted)] if proxied else []), *_sidecars(settings)],
-        "containers": _programs(told, settings),
+        "containers": _programs(told, owner, settings),
         "volumes": volumes,
     }
 
@@ -186,7 +188,7 @@ def _sidecars(settings: Settings) -> list[Object]:
     ]
 
 
-def _programs(told: Assignment, settings: Settings) -> list[Object]:
+def _programs(told: Assignment, owner: Owner, settings: Settings) -> list[Object]:
     image, memory = settings.runner_image, settings.runner.memory
     shared = {"history": str(FOLDER), "shared": str(SHARED), "tmp": "/tmp"}
     led = told.experiment.spec.leads(told.system)
@@ -215,7 +217,12 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
             mounts=sending,
             image=image if told.program is None else settings.clients_image,
         ),
-        program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
+        program(
+            "consumer",
+            str(FOLDER / "config" / "consumer.json"),
+            mounts=speaking,
+            env=[*in_pod, *_log_in(told, owner)],
+        ),
         *(
             program(
                 f"chaos-{name}",
@@ -227,6 +234,14 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
             for name, fault in told.faults.items()
         ),
     ]
+
+
+def _log_in(told: Assignment, owner: Owner) -> list[Object]:
+    """The password for the database of a service, which runs beside the consumer, and which the consumer asks."""
+    if told.database is None:
+        return []
+    at = {"name": database_of(release_of(owner, told.system)), "key": "database"}
+    return [{"name": "PGPASSWORD", "valueFrom": {"secretKeyRef": at}}]
 
 
 def _image_of(fault: Fault | None, settings: Settings) -> list[Object]:

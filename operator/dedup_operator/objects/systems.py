@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from dedup.errors import PlatformError
 from dedup.experiment.deployments import STRIMZI
 from dedup.experiment.endpoints import OURS, Endpoints, asked_at
-from dedup.experiment.spec import System
+from dedup.experiment.spec import Spec, System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
 from dedup_operator.objects.listed import ListedSystem, entry_of
@@ -56,11 +56,12 @@ def proxies_of(release: str) -> str:
     return f"{release}-toxiproxy"
 
 
-def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
+def values(system: System, settings: Settings, owner: Owner | None = None, spec: Spec | None = None) -> dict[str, Any]:
     """Values for the system's chart, which must be one of ours: PlatformError.
 
     What the experiment says wins over the administrator's further values. With an owner that is a resource, every
-    object of the release goes when the experiment goes.
+    object of the release goes when the experiment goes. `spec`: what is done with the system, for which it may need
+    more than brokers.
     """
     if system.listed is not None:
         raise PlatformError(
@@ -73,9 +74,16 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     tools = {"repository": image.repository, "tag": image.tag, "pullPolicy": image.pull_policy}
     said: dict[str, Any] = {"version": system.version, "tools": {"image": tools}}
     said |= CHARTS[system.chart].values(system)
+    if spec is not None and (beside := kafka.beside(spec, system)) != kafka.NOTHING:
+        said["beside"] = beside
     if owner is not None and owner.uid is not None:
         said["owner"] = {"name": owner.name, "uid": owner.uid}
     return {**settings.charts.get(system.chart, {}), **said}
+
+
+def database(spec: Spec, system: System, release: str, namespace: str) -> str | None:
+    """Where the database of the system's services is; None if there is none."""
+    return None if kafka.beside(spec, system) == kafka.NOTHING else kafka.database(release, namespace)
 
 
 def endpoints(

@@ -229,7 +229,8 @@ def life_of(task: Task) -> Life:
     life: Life
     if task.asked.service is not None:
         assert isinstance(task.config.beside, Beside)
-        sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
+        if task.config.beside.driver is not None:
+            sys.path.append(str(task.config.beside.driver))  # behind all that is ours: it has more than the driver
         life = importlib.import_module(SERVING).ServiceLife(task)
     elif task.asked.writes:
         life = importlib.import_module(WRITING[task.config.endpoints.system]).life(task)

@@ -11,8 +11,11 @@ from typing import Final, NamedTuple
 
 from dedup_runners.commands import answer
 from dedup_runners.services.orders import Order
+from dedup_runners.waiting import until
 
 ANSWER_S: Final = 60.0
+CAPTURED_S: Final = 300.0
+"""Kafka Connect may have been started again, and waits longer each time."""
 TABLES: Final = """
 CREATE TABLE remembered (run text, stream integer, value bigint, PRIMARY KEY (run, stream, value));
 CREATE TABLE payments (run text, life integer, partition integer, position bigint, stream integer, value bigint);
@@ -24,7 +27,8 @@ CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetyp
 class Database(NamedTuple):
     """A server, by its URL, and PostgreSQL's client for it.
 
-    The URL has no password: its `passfile` names the file that has it, as PostgreSQL's clients read it.
+    The URL has no password: its `passfile` names the file that has it, as PostgreSQL's clients read it, or it is in the
+    environment.
     """
 
     url: str
@@ -38,6 +42,11 @@ class Database(NamedTuple):
         columns = ", ".join(("life", "partition", "position", "stream", "value"))
         found = self.ask(f"SELECT {columns} FROM payments WHERE run = :'run' ORDER BY {columns};", run=run)
         return tuple(Order(*map(int, row)) for row in found)
+
+    def wait_captured(self) -> None:
+        """Wait until change data capture reads the database's log: of what is written before, it emits nothing."""
+        active = "SELECT 1 FROM pg_replication_slots WHERE active;"
+        until(lambda: bool(self.ask(active)), CAPTURED_S, "change data capture reads the database's log", 0.2)
 
     def put_last(self, topic: str, event: str) -> None:
         """Write an event into the outbox, behind all those that are there."""

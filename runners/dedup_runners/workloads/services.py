@@ -69,7 +69,9 @@ class Serving:
         self._payments.close()
 
     def live(self, timeout_s: float) -> Application:
-        """Make the topic of events, and let the service live twice."""
+        """Make the topic of events, and let the service live twice, when what it writes is captured."""
+        if self._service.pattern.has_outbox:
+            self._database.wait_captured()
         self._admin.create_topic(self._topic, partitions=1, deduplication=True)
         return self._lives.run(timeout_s)
 
