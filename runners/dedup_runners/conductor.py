@@ -111,6 +111,7 @@ def carry_out(assignment: Assignment, around: Surroundings, begins: Callable[[St
             report=Told(),
             watchdog=assignment.watchdog,
             program=_program(assignment),
+            beside=assignment.worker,
         )
     )
     stages: list[tuple[Stage, Callable[[], None]]] = [

@@ -88,6 +88,7 @@ RUNNER: Final = _ours(
     Tree("runners/dedup_runners"),
     Tree("requirements-runner.lock"),
     GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
+    client_programs.Function(),
 )
 CLIENTS: Final = _ours(
     "clients",

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library, is_program
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Worker
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.registry import LATENCY_FAULT, Fault
@@ -51,6 +51,7 @@ class Assignment(Record):
     artifacts: str | None = Field(
         None, description="s3://bucket/prefix that the history is uploaded to; None: it stays in the folder"
     )
+    worker: Worker | None = Field(None, description="what runs the function, if some variant's application is one")
     watchdog: Path | None = Field(
         None, description="the socket of the watchdog that heals every fault; None: each fault starts one of its own"
     )

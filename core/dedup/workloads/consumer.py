@@ -99,8 +99,8 @@ class Consumer(WorkloadKind):
     )
     function: Function | None = Field(
         None,
-        description="Pulsar, on this machine: the application is a function of Pulsar, which writes one output for "
-        "each message; its worker is killed",
+        description="Pulsar: the application is a function of Pulsar, which writes one output for each message; its "
+        "worker is killed",
     )
 
     key = "consumer"

@@ -55,7 +55,7 @@ def printed(what: str, which: str | None, attempt: int, experiment: Experiment, 
         case "release":
             return f"{release_of(owner, _deployed(experiment, which))}\n"
         case "values":
-            return _yaml(values(_deployed(experiment, which), settings))
+            return _yaml(values(_deployed(experiment, which), settings, spec=experiment.spec))
         case "accounts":
             return _yaml(
                 *accounts(owner, experiment, settings.account_annotations, settings.chaos_images, settings.systems)

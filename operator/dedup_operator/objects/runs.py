@@ -6,7 +6,8 @@ and /shared, in which each shows that it lives. Nobody needs a right at the API 
 
 Three helpers are there before the programs and outlive them, as sidecars that Kubernetes starts first and ends last:
 Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
-history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
+history to the store. The clients under test have no token of the API server; the conductor and the faults have one,
+and the consumer where it is to kill the worker of a function.
 Where a system is there already, whoever speaks to it sees its credentials. Clients go straight to it, unless something
 is to act on their connections: then the conductor leads them, through a Toxiproxy that it tells what to do and that has
 a user of its own. It speaks TLS for them, so the producer sees no more than its log-in; the consumer, which also asks
@@ -43,7 +44,7 @@ from dedup_operator.objects.pods import (
     token_volume,
 )
 from dedup_operator.objects.settings import Image, Settings
-from dedup_operator.objects.systems import endpoints, proxies_of, release_of
+from dedup_operator.objects.systems import endpoints, proxies_of, release_of, worker
 
 RUN: Final = "run"
 """The component that pods of runs are labelled as."""
@@ -74,6 +75,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         shared=SHARED,
         artifacts=settings.artifacts.root(owner.folder),
         watchdog=WATCHDOG,
+        worker=worker(experiment.spec, system, release_of(owner, system), owner.namespace),
     )
 
 
@@ -215,7 +217,11 @@ def _programs(told: Assignment, settings: Settings) -> list[Object]:
             mounts=sending,
             image=image if told.program is None else settings.clients_image,
         ),
-        program("consumer", str(FOLDER / "config" / "consumer.json"), mounts=speaking),
+        program(
+            "consumer",
+            str(FOLDER / "config" / "consumer.json"),
+            mounts=speaking if told.worker is None else trusted,
+        ),
         *(
             program(
                 f"chaos-{name}",

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup.experiment.deployments import STRIMZI
-from dedup.experiment.endpoints import OURS, Endpoints, asked_at
-from dedup.experiment.spec import System
+from dedup.experiment.endpoints import OURS, Endpoints, Worker, asked_at
+from dedup.experiment.spec import Spec, System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
 from dedup_operator.objects.listed import ListedSystem, entry_of
@@ -56,11 +56,12 @@ def proxies_of(release: str) -> str:
     return f"{release}-toxiproxy"
 
 
-def values(system: System, settings: Settings, owner: Owner | None = None) -> dict[str, Any]:
+def values(system: System, settings: Settings, owner: Owner | None = None, spec: Spec | None = None) -> dict[str, Any]:
     """Values for the system's chart, which must be one of ours: PlatformError.
 
     What the experiment says wins over the administrator's further values. With an owner that is a resource, every
-    object of the release goes when the experiment goes.
+    object of the release goes when the experiment goes. `spec`: what is done with the system, for which it may need
+    more than brokers.
     """
     if system.listed is not None:
         raise PlatformError(
@@ -73,9 +74,22 @@ def values(system: System, settings: Settings, owner: Owner | None = None) -> di
     tools = {"repository": image.repository, "tag": image.tag, "pullPolicy": image.pull_policy}
     said: dict[str, Any] = {"version": system.version, "tools": {"image": tools}}
     said |= CHARTS[system.chart].values(system)
+    if spec is not None and works(spec, system):
+        said["functions"] = {"enabled": True}
     if owner is not None and owner.uid is not None:
         said["owner"] = {"name": owner.name, "uid": owner.uid}
     return {**settings.charts.get(system.chart, {}), **said}
+
+
+def works(spec: Spec, system: System) -> bool:
+    """Whether the system runs functions, which a worker of its chart does."""
+    ours = system.existing is None and system.listed is None
+    return system.protocol == "pulsar" and ours and spec.workload.works(spec.variants)
+
+
+def worker(spec: Spec, system: System, release: str, namespace: str) -> Worker | None:
+    """Where that worker is; None if there is none."""
+    return pulsar.worker(system, release, namespace) if works(spec, system) else None
 
 
 def endpoints(

@@ -67,7 +67,7 @@ class Helm(Provisioner):
 
     def _install(self, marks: Mapping[str, str]) -> None:
         """Make the release; the marks are labels of Helm's record."""
-        described = values(self._system, self._context.settings, self._owner)
+        described = values(self._system, self._context.settings, self._owner, self._context.experiment.spec)
         self._context.releases.install(self._release, self._belongings.namespace, self._system.chart, described, marks)
 
     def _is_in_the_way(self) -> bool:
