@@ -1,4 +1,4 @@
-"""Workloads in pods, from `kubectl apply` to the verdict: restarts, resends, keys, larger messages, an application.
+"""Workloads in pods, from `kubectl apply` to the verdict: restarts, resends, keys, larger messages, applications.
 
 The examples are those of one machine. Each passes only if its controls show what their workload causes, and its
 treatments none of it.
@@ -26,6 +26,7 @@ NAMES: Final = (
     "kafka-transactions",
     "kafka-zombies",
     "kafka-consume-process-produce",
+    "pulsar-functions",
 )
 
 
