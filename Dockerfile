@@ -71,6 +71,8 @@ RUN --mount=type=secret,id=pip.conf --mount=type=secret,id=ca.pem \
         install --require-hashes --no-deps --only-binary :all: --requirement /usr/local/dedup/psycopg.lock \
  && rm -rf /tmp/pip
 COPY build/parts/runner /usr/local/bin
+# What the chart of a Pulsar takes into its function worker.
+COPY build/parts/functions /usr/local/dedup/functions
 COPY core/dedup /usr/local/dedup/code/dedup
 COPY runners/dedup_runners /usr/local/dedup/code/dedup_runners
 # A run's pod shares /tmp, where its programs start, with code that is not ours (docs/decisions/101).

@@ -404,12 +404,13 @@ def _check_services(spec: Spec) -> None:
             rule="only `dedup run` starts two clusters, and the link between them",
             todo="take it out, or use `dedup run` on one machine",
         )
-    if spec.workload.works(spec.variants):
+    listed = next((system for system in spec.systems if system.listed is not None), None)
+    if listed is not None and spec.workload.works(spec.variants):
         raise PlatformError(
             where="spec.workload.consumer.function",
-            got="a function of Pulsar",
-            rule="only `dedup run` starts the worker that runs a function",
-            todo="take it out, or use `dedup run` on one machine",
+            got=f"a function of Pulsar, and system {listed.name} by the chart {short(listed.listed)}",
+            rule="the chart of ours starts the worker that runs a function; what a chart of others starts is not known",
+            todo="leave deploy out, or take the function out",
         )
     without = next((each for each in spec.systems if spec.served and beside(spec, each) == NOTHING), None)
     if without is not None:

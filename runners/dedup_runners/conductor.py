@@ -111,7 +111,7 @@ def carry_out(assignment: Assignment, around: Surroundings, begins: Callable[[St
             report=Told(),
             watchdog=assignment.watchdog,
             program=_program(assignment),
-            beside=None if assignment.database is None else Beside(database=assignment.database),
+            beside=assignment.worker or (Beside(database=assignment.database) if assignment.database else None),
         )
     )
     stages: list[tuple[Stage, Callable[[], None]]] = [

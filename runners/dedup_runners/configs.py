@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Sender
-from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Endpoints, Worker
 from dedup.payloads import PAYLOAD_BYTES, SEND_BYTES
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.kinds import homes_of
@@ -151,19 +151,6 @@ class Beside(BaseModel):
     driver: Path | None = Field(
         None, description="the folder with the service's driver, psycopg; None: it is installed"
     )
-
-
-class Worker(BaseModel):
-    """The function worker beside the brokers, which runs functions (`consumer.function`), and who starts it again."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str = Field(description="its REST interface")
-    token_file: str = Field(description="what is to be shown there: it listens on all of the machine's addresses")
-    version: str = Field(description="of Pulsar's code in it")
-    package: str = Field(description="the URL of the jar with the function, as the worker finds it")
-    function: str = Field(description="the class in it")
-    process: Broker = Field(description="whose keeper's files say which process it is, and when it starts again")
 
 
 class Second(BaseModel):

@@ -13,7 +13,7 @@ from typing import Final
 from dedup.experiment.assignments import PROGRAMS
 from dedup.experiment.clients import CLIENTS, Client, Library
 from dedup_lab.caches import Progress
-from dedup_lab.clients import BUILDERS, franz_go, kafka_java, pulsar_java
+from dedup_lab.clients import BUILDERS, franz_go, kafka_java, pulsar_function, pulsar_java
 from dedup_lab.clients.jvm import COMPILER, FLAGS, SHARED
 from dedup_runners.clients import serving
 from testbed.cluster.parts import ALWAYS, Jars, Part, Tree, link
@@ -86,6 +86,19 @@ class PythonClient:
 
     def put(self, target: Path, progress: Progress) -> None:
         _write(target, ["python", "-P", "-m", serving.__name__, self.library, self.version, '"$here/site"'])
+
+
+@dataclass(frozen=True)
+class Function:
+    """The function of `consumer.function`, a jar."""
+
+    place: str = f"build/parts/functions/{pulsar_function.PACKAGE}"
+
+    def identity(self) -> str:
+        return "\n".join([self.place, COMPILER, *_contents((pulsar_function.SOURCE,))])
+
+    def put(self, target: Path, progress: Progress) -> None:
+        link(pulsar_function.package(progress), target, copy=True)
 
 
 def parts() -> tuple[Part, ...]:

@@ -102,6 +102,7 @@ RUNNER: Final = _ours(
     Tree("requirements-runner.lock"),
     Tree("lab/dedup_lab/systems/locks/psycopg.lock"),
     GoProgram("build/parts/runner/toxiproxy-server", TOXIPROXY),
+    client_programs.Function(),
 )
 CLIENTS: Final = _ours(
     "clients",

@@ -113,6 +113,7 @@ PULSAR: Final = Chart(
         "with TLS": {"tls": {"enabled": True}},
         "with TLS of the user's": {"tls": {"enabled": True, "secretName": "mine"}},
         "with a proxy": {"proxy": {"enabled": True}},
+        "with a function worker": {"functions": {"enabled": True}},
         "elsewhere": {
             "podTemplate": {
                 "nodeSelector": {"disk": "fast"},
@@ -139,6 +140,7 @@ PULSAR: Final = Chart(
         ({"tls": {"enabled": "yes"}}, r"/tls/enabled': got string, want boolean"),
         ({"tls": {"secretName": "No!"}}, r"/tls/secretName': 'No!' does not match pattern"),
         ({"loopback": {"firstPort": 80}}, r"/loopback/firstPort': minimum: got 80, want 1,?024"),
+        ({"functions": {"enabled": 1}}, r"/functions/enabled': got number, want boolean"),
         ({"proxy": {"replicas": 0}}, r"/proxy/replicas': minimum: got 0, want 1"),
         ({"resources": {"worker": {}}}, r"/resources': additional properties 'worker' not allowed"),
         ({"resources": {"broker": {"limits": {"memory": "1 GB"}}}}, r"/limits/memory': '1 GB' does not match pattern"),

@@ -7,13 +7,24 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
+from testbed.cluster import client_programs
 from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.helm import CHARTS, Helm, Refused, Values
+from testbed.cluster.processes import CHECKOUT
 from tests.kubernetes.charts import PULSAR, TLS, pods_of, settings
 
+from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.spec import load
+from dedup_lab.clients import pulsar_function
+from dedup_lab.systems import functions
 from dedup_lab.systems import pulsar as lab
+from dedup_operator.objects import pulsar as operators
+from dedup_runners import tokens
 
 pytestmark = pytest.mark.kubernetes
+
+WORKER: Final = "rel-functions"
 
 
 # What the pod's place in the network decides, and what a processes' lab needs only because all share one host.
@@ -157,6 +168,59 @@ def test_the_proxy_is_there_when_asked_for(helm: Helm) -> None:
         == "zk:rel-zookeeper:2181"
     )
     assert objects["Deployment", "rel-proxy"]["spec"]["replicas"] == 1
+
+
+def test_a_function_worker_is_there_when_asked_for_and_may_be_killed(helm: Helm) -> None:
+    before, after = (by_name(helm.render(values)) for values in ({}, PULSAR.variants["with a function worker"]))
+    added = {("Service", WORKER), ("StatefulSet", WORKER), ("PodDisruptionBudget", WORKER)}
+    assert after.keys() - before.keys() == added
+    assert "functions.yml" not in before["ConfigMap", "rel-pulsar"]["data"]
+    kept = [name for name in before if name[0] == "StatefulSet"]
+    assert [before[name] for name in kept] == [after[name] for name in kept], "brokers do not start anew for it"
+    template = after["StatefulSet", WORKER]["spec"]["template"]
+    assert template["metadata"]["labels"]["dedup.dev/faults"] == "allowed"
+    (container,) = template["spec"]["containers"]
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] > 600 + 600
+    refused = by_name(helm.render({**PULSAR.variants["with a function worker"], "faults": "Refused"}))
+    assert "dedup.dev/faults" not in refused["StatefulSet", WORKER]["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_worker_is_set_up_as_in_the_lab(helm: Helm) -> None:
+    data = by_name(helm.render(PULSAR.variants["with a function worker"]))["ConfigMap", "rel-pulsar"]["data"]
+    ours = yaml.safe_load(data["functions.yml"])
+    nowhere = Endpoints(
+        system="pulsar", client_bootstrap="-", direct_bootstrap="-", admin_urls=["http://-"], brokers=[]
+    )
+    labs = functions.settings(nowhere, 1, Path("data"), Path("jars/f.jar"), b"key")
+    of_places = re.compile("Directory$|Url$|Port$|Hostname$|^properties$")
+    assert ours.keys() == labs.keys()
+    assert [name for name in ours if ours[name] != labs[name] and not of_places.search(name)] == []
+
+
+def test_the_operator_knows_where_the_chart_has_what_it_needs(helm: Helm) -> None:
+    """The address, the jar and the class in it, the token, the number of a life, and the container that is killed."""
+    objects = by_name(helm.render(PULSAR.variants["with a function worker"]))
+    system = load(CHECKOUT / "examples" / "workloads" / "pulsar-functions.yaml").spec.systems[0]
+    told = operators.worker(system, "rel", "lab")
+    conf = yaml.safe_load(objects["ConfigMap", "rel-pulsar"]["data"]["functions.yml"])
+    assert told.url == f"http://{conf['workerHostname']}:{conf['workerPort']}"
+    assert told.package == f"file://{conf['functionsDirectory']}/{pulsar_function.PACKAGE}"
+    assert told.function == pulsar_function.SOURCE.stem
+    assert conf["properties"]["tokenSecretKey"] == f"file:///tools/{tokens.KEY}"
+    assert told.token_file == f"/tools/{tokens.TOKEN}"
+    spec = objects["StatefulSet", WORKER]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    pod = told.process.pod
+    assert pod is not None and (pod.name, pod.container, pod.hold) == (f"{WORKER}-0", container["name"], "/hold")
+    (made,) = [each["command"][-1] for each in spec["initContainers"] if each["name"] == "function"]
+    assert made == "cp -r /usr/local/dedup/functions /tools && python -m dedup_runners.tokens /tools"
+    assert "COPY build/parts/functions /usr/local/dedup/functions" in (CHECKOUT / "Dockerfile").read_text()
+    assert client_programs.Function().place == f"build/parts/functions/{pulsar_function.PACKAGE}"
+    script = (CHARTS / "pulsar" / "files" / "start.sh").read_text()
+    assert told.life_file == "/hold/life" and f'echo "$life" >{told.life_file}' in script
+    given = re.search(r"-D([a-z.]+)=\$life", script)
+    assert given is not None and f'getInteger("{given[1]}"' in pulsar_function.SOURCE.read_text()
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ NAMES: Final = (
     "kafka-zombies",
     "kafka-consume-process-produce",
     "kafka-services",
+    "pulsar-functions",
 )
 BESIDE: Final = {"kafka-services": images.BESIDE}
 """The images that a workload needs besides its system's."""

@@ -52,9 +52,10 @@ SERVES: Final = (
 )
 BY_STRIMZI: Final = ("spec/systems", [{"name": "kafka", "kafka": {}, "deploy": {"chart": "strimzi-kafka"}}])
 WORKS: Final = (
-    ("spec/systems", [{"name": "pulsar", "pulsar": {}}]),
+    ("spec/systems", [{"name": "p", "pulsar": {}, "deploy": {"chart": "theirs"}}]),
     ("spec/workload/consumer", {"at": {"message": 500}, "end": "Kill", "function": {"guarantee": "AtLeastOnce"}}),
 )
+BY_THEIRS: Final = {key: listed.PULSARS[key] for key in ("protocol", "brokers")}
 REPLICATED: Final[tuple[tuple[str, Any], ...]] = (
     ("spec/systems", [{"name": "p", "pulsar": {}, "client": {"properties": {"batching_enabled": "false"}}}]),
     ("spec/workload", {"messages": 1000, "inFlight": 1000, "replication": {"at": {"message": 500}}}),
@@ -297,7 +298,7 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("spec.workload: got transactions, …", lambda: looked(applied(*TRANSACTING))),
     ("spec.workload.consumer.service: got …", lambda: looked(applied(BY_STRIMZI, SERVES))),
     ("spec.workload.replication: got …", lambda: looked(applied(*REPLICATED))),
-    ("spec.workload.consumer.function: got …", lambda: looked(applied(*WORKS))),
+    ("spec.workload.consumer.function: got …", lambda: looked(listed.applied(listed.CHART, *WORKS, **BY_THEIRS))),
     ("spec.workload.payload.bytes: got …", lambda: looked(applied(LARGE))),
     ("spec.faults[…].rollingRestart: got fault …", lambda: looked(applied(("spec/faults", [ROLLING])))),
     ("spec.faults[…].chaos.image: got …", lambda: looked(applied(("spec/faults", [OWN])))),

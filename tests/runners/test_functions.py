@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints, Worker
 from dedup.history.histories import PROCESSINGS
 from dedup.wire.manifests import Application, Deduplication, EndPosition
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.functions import Function, Guarantee
 from dedup.workloads.restart import End, RestartAt
 from dedup_lab.systems.keepers import Kept, Program
-from dedup_runners.configs import ConsumerConfig, Worker
+from dedup_runners.configs import ConsumerConfig
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Columns, Recorder
 from dedup_runners.workloads import functions, outputs

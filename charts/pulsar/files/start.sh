@@ -1,5 +1,5 @@
 #!/bin/bash
-# Start one part of Pulsar in its container: start.sh metadata|zookeeper|bookie|broker|proxy
+# Start one part of Pulsar in its container: start.sh metadata|zookeeper|bookie|broker|functions|proxy
 #
 # tini is the container's first process and this script its only child. The script becomes the JVM by `exec`, so the
 # number in /hold/pid is the JVM's: `kill -9 $(cat /hold/pid)` is a crash, and tini ends the container with 137.
@@ -77,11 +77,24 @@ broker() {
   PULSAR_BROKER_CONF=$CONF exec "$PULSAR" broker
 }
 
+# A JVM that its container begins with has the same process number each time. So each life of the worker gets a number of
+# its own, the second in which it began: its functions write it into what they make, and /hold/life has it.
+functions() {
+  hold
+  await "$SERVICE" 8080
+  local life
+  life=$(date +%s)
+  echo "$life" >/hold/life
+  export PULSAR_EXTRA_OPTS="$PULSAR_EXTRA_OPTS -Ddedup.life=$life"
+  PULSAR_WORKER_CONF=/config/functions.yml exec "$PULSAR" functions-worker
+}
+
 case $1 in
   metadata) metadata ;;
   zookeeper) PULSAR_ZK_CONF=/config/zookeeper.conf exec "$PULSAR" zookeeper ;;
   bookie) bookie ;;
   broker) broker ;;
+  functions) functions ;;
   proxy)
     await "$ZOOKEEPER" 2181
     PULSAR_PROXY_CONF=/config/proxy.conf exec "$PULSAR" proxy

@@ -185,7 +185,7 @@ volumeClaimTemplates:
 
 {{- define "pulsar.file" -}}
 {{- $text := (first .).Files.Get (printf "files/%s" (last .)) -}}
-{{- if hasSuffix ".conf" (last .) }}{{ tpl $text (first .) }}{{ else }}{{ $text }}{{ end }}
+{{- if not (hasSuffix ".sh" (last .)) }}{{ tpl $text (first .) }}{{ else }}{{ $text }}{{ end }}
 {{- end -}}
 
 {{/* A pod starts anew when what it reads at the start has changed. Called with (list . file). */}}

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import Library, is_program
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Worker
 from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.registry import LATENCY_FAULT, Fault
@@ -56,6 +56,7 @@ class Assignment(Record):
         description="the URL of the database beside the brokers, if some variant's application is a service; who is to "
         "log in there has the password in the environment (PGPASSWORD)",
     )
+    worker: Worker | None = Field(None, description="what runs the function, if some variant's application is one")
     watchdog: Path | None = Field(
         None, description="the socket of the watchdog that heals every fault; None: each fault starts one of its own"
     )

@@ -166,6 +166,30 @@ class Endpoints(BaseModel):
         raise KeyError(f"no broker {broker_id!r}; there are {', '.join(each.id for each in self.brokers)}")
 
 
+class Worker(BaseModel):
+    """A function worker of Pulsar beside the brokers, which runs functions (`consumer.function`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    """Its REST interface."""
+    token_file: str
+    """The file, where the worker is, with what is to be shown there: a worker runs whatever programs it is sent."""
+    version: str
+    """Of Pulsar's code in it."""
+    package: str
+    """The URL of the jar with the function, as the worker finds it."""
+    function: str
+    """The class in it."""
+    process: Broker
+    """Whose keeper, or whose pod, says which life of the worker it is, and starts it again."""
+    life_file: str | None = None
+    """The file, where the worker is, with the number that its present life has; None: it is the number of its process.
+
+    In a container that is started again processes have the numbers that they had.
+    """
+
+
 def asked_at(protocol: Protocol, existing: Existing, security: Security, topic_prefix: str) -> Endpoints:
     """Where a system that is there already is asked who its brokers are."""
     address = existing.bootstrap or existing.service_url

@@ -94,13 +94,13 @@ class Consumer(WorkloadKind):
     )
     service: Service | None = Field(
         None,
-        description="Kafka: to process a message is to call a payment, write a row and emit an event, in the order of a "
-        "pattern that says when positions are committed, too",
+        description="Kafka: to process a message is to call a payment, write a row and emit an event, in the order of "
+        "a pattern that says when positions are committed, too",
     )
     function: Function | None = Field(
         None,
-        description="Pulsar, on this machine: the application is a function of Pulsar, which writes one output for "
-        "each message; its worker is killed",
+        description="Pulsar: the application is a function of Pulsar, which writes one output for each message; its "
+        "worker is killed",
     )
 
     key = "consumer"

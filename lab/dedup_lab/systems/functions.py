@@ -10,21 +10,19 @@ can have it run programs. So it asks for a token, which is made for this lab, an
 """
 
 import base64
-import hmac
 import json
-import secrets
 from pathlib import Path
 from typing import Final
 
 import httpx
 
-from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints, Worker
 from dedup_lab.caches import Progress
 from dedup_lab.systems import pulsar
 from dedup_lab.systems.jvms import Jvm
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
-from dedup_runners.configs import Worker
+from dedup_runners import tokens
 from dedup_runners.waiting import until
 
 NAME: Final = "pulsar-functions"
@@ -42,9 +40,12 @@ def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress:
     """
     jvm = Jvm.of("pulsar", version, progress)
     (port,) = free(1)
-    folder, key = lab.data(NAME), secrets.token_bytes(32)
+    folder, key = lab.data(NAME), tokens.key()
     path, token_file = folder / "functions_worker.yml", folder / "token"
-    for secret, text in ((path, json.dumps(settings(endpoints, port, folder, package, key))), (token_file, token(key))):
+    for secret, text in (
+        (path, json.dumps(settings(endpoints, port, folder, package, key))),
+        (token_file, tokens.token(key)),
+    ):
         secret.touch(mode=0o600)
         secret.write_text(text, encoding="ascii")  # JSON is YAML
     kept = jvm.start(lab, NAME, FLAGS, MAIN, ["-c", str(path)])
@@ -57,7 +58,7 @@ def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress:
         process=Broker(id=NAME, client_port=port, status_file=kept.status_file, hold_file=kept.hold_file),
     )
 
-    shown = {"Authorization": f"Bearer {token(key)}"}
+    shown = {"Authorization": f"Bearer {tokens.token(key)}"}
 
     def leads() -> bool:
         kept.check()
@@ -68,17 +69,6 @@ def start(lab: Lab, endpoints: Endpoints, version: str, package: Path, progress:
 
     until(leads, READY_S, "the function worker leads", 0.2)
     return worker
-
-
-def token(key: bytes) -> str:
-    """A JSON Web Token (RFC 7519, HS256) that says "dedup", signed with the key."""
-    parts = [json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "HS256"}, {"sub": "dedup"})]
-    said = b".".join(map(_base64, parts))
-    return b".".join((said, _base64(hmac.digest(key, said, "sha256")))).decode()
-
-
-def _base64(raw: bytes) -> bytes:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=")
 
 
 def settings(endpoints: Endpoints, port: int, folder: Path, package: Path, key: bytes) -> dict[str, object]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, Self
 
 from dedup.errors import PlatformError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Worker
 from dedup.experiment.spec import System
 from dedup.workloads.services import Pattern
 from dedup_lab.caches import Progress
@@ -15,7 +15,7 @@ from dedup_lab.systems.labs import Lab
 from dedup_runners.admins import Admin, connect
 from dedup_runners.chaos import sites
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import Beside, Second, Worker
+from dedup_runners.configs import Beside, Second
 
 
 class Product(Protocol):

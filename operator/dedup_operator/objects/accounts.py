@@ -21,7 +21,7 @@ from dedup_operator.objects.names import Owner, metadata, name_of
 from dedup_operator.objects.own_experiments import granted
 from dedup_operator.objects.pods import Object
 from dedup_operator.objects.settings import ChaosImage
-from dedup_operator.objects.systems import endpoints, release_of
+from dedup_operator.objects.systems import endpoints, release_of, worker
 
 RBAC: Final = "rbac.authorization.k8s.io"
 Rule = dict[str, list[str]]
@@ -144,11 +144,14 @@ def _entered(names: list[str]) -> Iterator[Rule]:
 
 
 def _touched(owner: Owner, experiment: Experiment, listed: Sequence[ListedSystem]) -> list[str]:
-    """The pods that runs may enter and hurt: brokers and bookies of systems that are the experiment's own."""
+    """The pods that runs may enter and hurt: brokers, bookies, function workers of the experiment's own systems."""
     found: list[str] = []
     for system in experiment.spec.systems:
-        told = endpoints(system, release_of(owner, system), owner.namespace, listed=listed)
-        found += [each.pod.name for each in (*told.brokers, *told.bookies) if each.pod is not None]
+        release = release_of(owner, system)
+        told = endpoints(system, release, owner.namespace, listed=listed)
+        beside = worker(experiment.spec, system, release, owner.namespace)
+        parts = [*told.brokers, *told.bookies, *([] if beside is None else [beside.process])]
+        found += [each.pod.name for each in parts if each.pod is not None]
     return found
 
 

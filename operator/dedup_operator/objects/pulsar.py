@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
+from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints, Worker
 from dedup.experiment.spec import System
 from dedup_operator.objects.brokers import CONTAINER, HOLD, TOXIPROXY_URL, through_proxies
 
@@ -11,6 +11,10 @@ FIRST_PORT: Final = 36650
 CLIENT, DIRECT, WEB = 6660, 6650, 8080
 BOOKIE: Final = 3181
 LISTENER: Final = "loopback"
+FUNCTIONS: Final = "functions"
+WORKER: Final = 6750
+FUNCTION: Final = "OneOutputEach"
+"""The class in the jar of the runners' image, and the jar's name."""
 
 
 def values(system: System) -> dict[str, Any]:
@@ -48,6 +52,24 @@ def endpoints(system: System, release: str, namespace: str) -> Endpoints:
             for number, (pod, web) in enumerate(zip(pods, webs, strict=True))
         ],
         bookies=[_bookie(f"{release}-bookie-{number}", release, namespace) for number in range(system.pulsar.bookies)],
+    )
+
+
+def worker(system: System, release: str, namespace: str) -> Worker:
+    """Where the function worker of a release is, if it has one."""
+    pod = f"{release}-{FUNCTIONS}-0"
+    return Worker(
+        url=f"http://{pod}.{release}-{FUNCTIONS}.{namespace}.svc:{WORKER}",
+        token_file="/tools/worker.token",
+        version=system.version,
+        package=f"file:///tools/functions/{FUNCTION}.jar",
+        function=FUNCTION,
+        process=Broker(
+            id=pod,
+            client_port=WORKER,
+            pod=BrokerPod(namespace=namespace, name=pod, container=FUNCTIONS, hold=HOLD),
+        ),
+        life_file=f"{HOLD}/life",
     )
 
 

@@ -6,7 +6,8 @@ and /shared, in which each shows that it lives. Nobody needs a right at the API 
 
 Three helpers are there before the programs and outlive them, as sidecars that Kubernetes starts first and ends last:
 Toxiproxy, the watchdog that heals every fault at its deadline whoever has died, and the courier that carries the
-history to the store. The clients under test have no token of the API server; the conductor and the faults have one.
+history to the store. The clients under test have no token of the API server; the conductor and the faults have one,
+and the consumer where it is to kill the worker of a function.
 Where a system is there already, whoever speaks to it sees its credentials. Clients go straight to it, unless something
 is to act on their connections: then the conductor leads them, through a Toxiproxy that it tells what to do and that has
 a user of its own. It speaks TLS for them, so the producer sees no more than its log-in; the consumer, which also asks
@@ -44,7 +45,7 @@ from dedup_operator.objects.pods import (
     token_volume,
 )
 from dedup_operator.objects.settings import Image, Settings
-from dedup_operator.objects.systems import database, endpoints, proxies_of, release_of
+from dedup_operator.objects.systems import database, endpoints, proxies_of, release_of, worker
 
 RUN: Final = "run"
 """The component that pods of runs are labelled as."""
@@ -76,6 +77,7 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
         artifacts=settings.artifacts.root(owner.folder),
         database=database(experiment.spec, system, release_of(owner, system), owner.namespace),
         watchdog=WATCHDOG,
+        worker=worker(experiment.spec, system, release_of(owner, system), owner.namespace),
     )
 
 
@@ -220,7 +222,7 @@ def _programs(told: Assignment, owner: Owner, settings: Settings) -> list[Object
         program(
             "consumer",
             str(FOLDER / "config" / "consumer.json"),
-            mounts=speaking,
+            mounts=speaking if told.worker is None else trusted,
             env=[*in_pod, *_log_in(told, owner)],
         ),
         *(

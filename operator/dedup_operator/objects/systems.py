@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from dedup.errors import PlatformError
 from dedup.experiment.deployments import STRIMZI
-from dedup.experiment.endpoints import OURS, Endpoints, asked_at
+from dedup.experiment.endpoints import OURS, Endpoints, Worker, asked_at
 from dedup.experiment.spec import Spec, System
 from dedup_operator.objects import kafka, pulsar
 from dedup_operator.objects.credentials import security
@@ -76,6 +76,8 @@ def values(system: System, settings: Settings, owner: Owner | None = None, spec:
     said |= CHARTS[system.chart].values(system)
     if spec is not None and (beside := kafka.beside(spec, system)) != kafka.NOTHING:
         said["beside"] = beside
+    if spec is not None and works(spec, system):
+        said["functions"] = {"enabled": True}
     if owner is not None and owner.uid is not None:
         said["owner"] = {"name": owner.name, "uid": owner.uid}
     return {**settings.charts.get(system.chart, {}), **said}
@@ -84,6 +86,17 @@ def values(system: System, settings: Settings, owner: Owner | None = None, spec:
 def database(spec: Spec, system: System, release: str, namespace: str) -> str | None:
     """Where the database of the system's services is; None if there is none."""
     return None if kafka.beside(spec, system) == kafka.NOTHING else kafka.database(release, namespace)
+
+
+def works(spec: Spec, system: System) -> bool:
+    """Whether the system runs functions, which a worker of its chart does."""
+    ours = system.existing is None and system.listed is None
+    return system.protocol == "pulsar" and ours and spec.workload.works(spec.variants)
+
+
+def worker(spec: Spec, system: System, release: str, namespace: str) -> Worker | None:
+    """Where that worker is; None if there is none."""
+    return pulsar.worker(system, release, namespace) if works(spec, system) else None
 
 
 def endpoints(

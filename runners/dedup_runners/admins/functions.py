@@ -20,8 +20,15 @@ class Functions(Owners):
     def __init__(self, endpoints: Endpoints, url: str, token: str) -> None:
         """`token`: what the worker asks for. Brokers are shown it, too, and ask for none."""
         super().__init__(endpoints)
-        self._place = f"{url}/admin/v3/functions/{SPACE}"
+        self._place, self._leader = f"{url}/admin/v3/functions/{SPACE}", f"{url}/admin/v2/worker/cluster/leader"
         self._http.headers["Authorization"] = f"Bearer {token}"
+
+    def leads(self) -> bool:
+        """Whether the worker has found who leads, as it must before it is given anything."""
+        try:
+            return self._http.get(self._leader).is_success
+        except httpx.HTTPError:
+            return False
 
     def register(self, name: str, config: dict[str, Any], package: str) -> None:
         """Have the worker run a function of a package; PlatformError with its words if it refuses."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from dedup import __version__
 from dedup.errors import PlatformError
-from dedup.experiment.endpoints import Endpoints
+from dedup.experiment.endpoints import Endpoints, Worker
 from dedup.experiment.plans import Run, deduplicates
 from dedup.experiment.spec import Experiment, System, Variant
 from dedup.faults.moments import At
@@ -35,7 +35,7 @@ from dedup_runners.attempt.companions import Companion, Companions
 from dedup_runners.attempt.faults import ArmedFaults, Rendering
 from dedup_runners.attempt.looks import Looks
 from dedup_runners.chaos.sites.protocol import Site
-from dedup_runners.configs import Beside, ConsumerConfig, ProducerConfig, Program, RunnerConfig, Second, Trigger, Worker
+from dedup_runners.configs import Beside, ConsumerConfig, ProducerConfig, Program, RunnerConfig, Second, Trigger
 from dedup_runners.recording.journals import save_report
 from dedup_runners.waiting import until
 

@@ -6,32 +6,30 @@ when they have noticed that its consumer is gone. It has come to its end when br
 message.
 """
 
-import os
-import signal
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Worker
 from dedup.faults.kill import KILLED as KILLED_CODE
 from dedup.wire.manifests import Application, EndPosition, Life, Outputs
 from dedup.workloads.kinds import CLOSED, KILLED
 from dedup_runners import admins
 from dedup_runners.admins.functions import SPACE, Functions
-from dedup_runners.chaos import keepers
-from dedup_runners.configs import ConsumerConfig, Worker
+from dedup_runners.configs import ConsumerConfig
 from dedup_runners.recording.journals import Observer
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.waiting import WaitedTooLong, persistently, until
 from dedup_runners.workloads.outputs import Committed, OutputsReader, Reads
+from dedup_runners.workloads.workers import Keeping, Lived
 
 DOWN_S: Final = 2.0
 """So long after its kill the worker is started again."""
-DEAD_S: Final = 30.0
+LEADS_S: Final = 60.0
 NOTICED_S: Final = 60.0
 REMOVED_S: Final = 30.0
 LOOK_S: Final = 0.005
@@ -60,8 +58,6 @@ class Working:
         self._worker, self._log, self._admin = config.beside, observer.log, admin
         self._messages, self._batched = messages, messages != sum(each.entries for each in end)
         self._name = f"function-of-{config.run_id}"
-        token = Path(self._worker.token_file).read_text(encoding="ascii")
-        self._functions = Functions(config.endpoints, self._worker.url, token)
         self._found = OfProcesses(recorder)
         self._outputs = OutputsReader(config, admin, observer, reads, self._found)
         self._lives: list[Life] = []
@@ -74,17 +70,23 @@ class Working:
 
     def run(self, timeout_s: float) -> Application:
         """Let it work, kill its worker in the middle, wait until it is through, and read what it has written."""
+        with Keeping(self._worker, self._config.endpoints) as self._kept:
+            first = self._kept.now()
+            token = self._kept.token(first)
+            with Functions(self._config.endpoints, self._worker.url, token) as self._functions:
+                return self._done(first, timeout_s)
+
+    def _done(self, first: Lived, timeout_s: float) -> Application:
         deadline = time.monotonic() + timeout_s
         output: Outputs | None = None
         problems: tuple[str, ...] = ()
-        with self._functions:
-            try:
-                self._begin()
-                self._live(deadline)
-            except (OSError, PlatformError) as error:
-                problems = (f"the function: {error}",)
-            finally:
-                removed = self._removed()
+        try:
+            self._begin()
+            self._live(first, deadline)
+        except (OSError, PlatformError) as error:
+            problems = (f"the function: {error}",)
+        finally:
+            removed = self._removed()
         reached = not problems and removed
         if reached:
             output, problems = self._outputs.read(deadline - time.monotonic())
@@ -117,6 +119,7 @@ class Working:
     def _begin(self) -> None:
         """Make the topic of outputs, register the function, and read back what it asks for."""
         self._outputs.make(deduplication=self._on)
+        until(self._functions.leads, LEADS_S, "the function worker leads", 0.2)
         self._functions.register(self._name, self._registration(), self._worker.package)
         self._told = self._functions.told(self._name)
         if (found := self._told.get("processingGuarantees")) != self._asked.guarantee.pulsars:
@@ -147,9 +150,9 @@ class Working:
             **batching,
         }
 
-    def _live(self, deadline: float) -> None:
+    def _live(self, first: Lived, deadline: float) -> None:
         """Its two lives; a life that does not end as it should is its last one."""
-        began_ns, first = time.monotonic_ns(), until(self._pid, DEAD_S, "the function worker runs")
+        began_ns = time.monotonic_ns()
         self._await(lambda: self._stored() >= self._at, deadline, f"brokers have {self._at:,} outputs", LOOK_S)
         self._check_restarts()
         struck = self._strike(first)
@@ -157,41 +160,35 @@ class Working:
         ended = KILLED if struck.code == KILLED_CODE else ""
         self._life("the beginning of the topic", ended, began_ns, committed, struck.written)
         began_ns = time.monotonic_ns()
-        second = until(self._pid, DEAD_S, "the function worker was started again")
-        self._found.processes = (first, second)
+        second = self._kept.after(first, DOWN_S)
+        self._found.processes = (first.number, second.number)
         self._await(lambda: self._backlog() == 0, deadline, "brokers have the acknowledgement of every message")
         self._check_restarts()
         self._check_deduplication()
-        alive = self._pid() == second
+        alive = self._kept.is_at_work(second)
         where = "what was not acknowledged" if committed is None else f"message {committed + 1:,}"
         left_for_it = None if committed is None else self._messages - committed
         self._life(where, CLOSED if alive else "", began_ns, left_for_it, self._stored() - struck.written)
 
-    def _strike(self, pid: int) -> "Struck":
-        """Kill the worker, and ask brokers when they have noticed."""
-        if (found := self._pid()) != pid:
-            raise PlatformError(
-                where=f"the function worker, process {pid}",
-                got=f"process {found}",
-                rule="it lives until it is killed",
-                todo="look into the worker's log for why it ended",
-            )
-        keepers.hold(self._worker.process, pid, time.monotonic_ns() + round(DOWN_S * 1e9))
-        os.kill(pid, signal.SIGKILL)
-        ended = until(lambda: keepers.status(self._worker.process).exit_of(pid), DEAD_S, "the function worker is dead")
-        assert ended is not None  # what `until` returns is true
+    def _strike(self, worker: Lived) -> "Struck":
+        """Kill the worker, and ask brokers when they have noticed; who keeps it may say later that it is dead."""
+        self._kept.kill(worker, DOWN_S)
         gone = "brokers have noticed that the function is gone, and said what it had done before it is back"
-        struck = until(lambda: self._between(ended.code), NOTICED_S, gone)
-        assert struck is not None
-        self._log(f"worker {pid} was killed: {struck}")
+        found = until(self._between, NOTICED_S, gone)
+        assert found is not None  # what `until` returns is true
+        struck = Struck(self._kept.code_of(worker), *found)
+        self._log(f"worker {worker.number} was killed: {struck}")
         return struck
 
-    def _between(self, code: int) -> "Struck | None":
-        """What brokers have of the function while it is away: without consumers before and after; else None."""
+    def _between(self) -> tuple[int, int | None] | None:
+        """What brokers have of the function while it is away: without consumers before and after; else None.
+
+        The outputs that they had taken, and the entries of the topic that they have no acknowledgement of.
+        """
         if self._consumers():
             return None
-        struck = Struck(code, self._stored(), self._backlog())
-        return None if self._consumers() else struck
+        found = self._stored(), self._backlog()
+        return None if self._consumers() else found
 
     def _check_restarts(self) -> None:
         """PlatformError if its worker has started the function again besides: that is a life of its own."""
@@ -246,10 +243,6 @@ class Working:
         except (OSError, PlatformError) as error:
             self._log(str(error))
             return False
-
-    def _pid(self) -> int:
-        """Of the worker; 0 while there is none."""
-        return keepers.status(self._worker.process).pid or 0
 
     def _stored(self) -> int:
         return self._functions.stored(self._outputs.config.topic, self._config.topic_partitions)

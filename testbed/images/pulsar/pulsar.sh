@@ -1,5 +1,5 @@
 #!/bin/bash
-# Pulsar's start script, as far as brokers, bookies and their metadata go: `pulsar bookie|broker|zookeeper|…`, or the full
+# Pulsar's start script, as far as brokers, bookies, their metadata and functions go: `pulsar bookie|broker|zookeeper|…`, or the full
 # name of a class. It reads from the environment what the official one reads: PULSAR_*_CONF for the configuration file,
 # PULSAR_MEM, PULSAR_GC and PULSAR_EXTRA_OPTS (BOOKIE_* for a bookie), PULSAR_LOG_CONF, PULSAR_LOG_DIR. Java takes the
 # script's place, and with it its process id.
@@ -20,6 +20,10 @@ case $command in
         options=
         memory=${BOOKIE_MEM:-$memory} collector=${BOOKIE_GC:-$collector} extra=${BOOKIE_EXTRA_OPTS:-}
         set -- org.apache.bookkeeper.server.Main --conf "${PULSAR_BOOKKEEPER_CONF:-$home/conf/bookkeeper.conf}" "$@" ;;
+    functions-worker)
+        options=
+        set -- org.apache.pulsar.functions.worker.FunctionWorkerStarter \
+            -c "${PULSAR_WORKER_CONF:-$home/conf/functions_worker.yml}" "$@" ;;
     zookeeper)
         options=$zookeeper
         set -- org.apache.zookeeper.server.quorum.QuorumPeerMain "${PULSAR_ZK_CONF:-$home/conf/zookeeper.conf}" "$@" ;;

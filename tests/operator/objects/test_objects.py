@@ -416,6 +416,28 @@ def test_pulsars_brokers_are_called_as_they_call_themselves(experiment: Experime
     assert found.bookies[2].id == "r-bookie-2.r-bookie.lab.svc:3181"
 
 
+def test_only_a_function_has_a_worker_which_runs_may_enter_and_its_consumer_kills() -> None:
+    """Its twin, another workload on the same system, has none, and a consumer without a token of the API server."""
+    works = load(EXAMPLES / "workloads" / "pulsar-functions.yaml")
+    plain = load(EXAMPLES / "workloads" / "pulsar-restart.yaml")
+    pod = f"{release_of(OWNER, works.spec.systems[0])}-functions-0"
+    for made, there in ((works, True), (plain, False)):
+        (system,) = made.spec.systems
+        assert values(system, SETTINGS, OWNER, made.spec).get("functions", {}).get("enabled", False) is there
+        made_job = job(made, system.name)
+        told = Assignment.model_validate_json(
+            run_objects(OWNER, made, first(made, system.name), 1, SETTINGS)[0]["data"]["run.json"]
+        )
+        assert (told.worker is not None) is there
+        if told.worker is not None:
+            assert told.worker.process.pod is not None and told.worker.process.pod.name == pod
+        assert ("token" in mounted(containers(made_job)["consumer"])) is there
+        assert "token" not in mounted(containers(made_job)["producer"])
+        rules = [rule for each in accounts(OWNER, made) if each["kind"] == "Role" for rule in each["rules"]]
+        (entered,) = [rule["resourceNames"] for rule in rules if rule["resources"] == ["pods/exec"]]
+        assert (pod in entered) is there
+
+
 def test_a_chart_is_told_what_the_experiment_says_whatever_else_it_is_told(experiment: Experiment) -> None:
     more = SETTINGS.model_copy(update={"charts": {"kafka": {"brokers": 1, "heapMiB": 300}}})
     said = values(experiment.spec.systems[0], more)

@@ -25,6 +25,9 @@ def package(progress: Progress) -> Path:
         )
         with zipfile.ZipFile(folder / PACKAGE, "w") as jar:
             for path in sorted(classes.rglob("*.class")):
-                jar.write(path, path.relative_to(classes).as_posix())
+                entry = zipfile.ZipInfo(
+                    path.relative_to(classes).as_posix()
+                )  # of one time: the same jar whoever makes it
+                jar.writestr(entry, path.read_bytes())
 
     return built("pulsar-function", [SOURCE], [COMPILER, PACKAGE], build) / PACKAGE
