@@ -73,7 +73,10 @@ KAFKA: Final = Chart(
         },
         "ranked": {"podTemplate": RANKED},
         "a database": {"beside": "Database", "tls": {"enabled": True}},
-        "a database and its capture": {"beside": "Capture"},
+        "a database and its capture": {
+            "beside": "Capture",
+            "connect": {"image": {"repository": "mirror.example/debezium/connect"}},
+        },
     },
     [
         ({"beside": "Outbox"}, r"/beside': value must be one of 'Nothing', 'Database', 'Capture'"),

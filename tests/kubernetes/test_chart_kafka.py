@@ -115,8 +115,14 @@ def test_a_quorum_keeps_its_protocol(installed: Helm) -> None:
     plain.uninstall()
 
 
+CAPTURE: Final[dict[str, Any]] = {
+    "beside": "Capture",
+    "connect": {"image": {"repository": "mirror.example/debezium/connect"}},
+}
+
+
 def test_beside_the_brokers_is_what_a_service_needs_and_nothing_without_one(helm: Helm) -> None:
-    alone, rows, events = (helm.render({"beside": each}) for each in ("Nothing", "Database", "Capture"))
+    alone, rows, events = (helm.render({**CAPTURE, "beside": each}) for each in ("Nothing", "Database", "Capture"))
     assert [names_of(each, "StatefulSet") for each in (alone, rows, events)] == [
         ["k"],
         ["k", "k-postgres"],
@@ -130,13 +136,15 @@ def test_beside_the_brokers_is_what_a_service_needs_and_nothing_without_one(helm
 def test_what_the_chart_cannot_start_beside_the_brokers_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"beside: got Capture with tls\.enabled; Kafka Connect speaks plain text here"):
         KAFKA.helm(tmp_path).render({**TLS, "beside": "Capture"})
+    with pytest.raises(Refused, match=r"connect\.image\.repository: got nothing; .* set it to REGISTRY/debezium/connect"):
+        KAFKA.helm(tmp_path).render({"beside": "Capture"})
     with pytest.raises(Refused, match="with a database at most 43 characters fit"):
         KAFKA.helm(tmp_path, release="k" * 44).render({"beside": "Database"})
-    KAFKA.helm(tmp_path, release="k" * 43).render({"beside": "Capture"})
+    KAFKA.helm(tmp_path, release="k" * 43).render(CAPTURE)
 
 
 def test_the_database_has_the_tables_and_the_capture_the_settings_of_the_labs(helm: Helm, tmp_path: Path) -> None:
-    rendered = helm.render({"beside": "Capture"})
+    rendered = helm.render(CAPTURE)
     assert named(rendered, "ConfigMap", "k-postgres")["data"]["tables.sql"].strip() == TABLES.strip()
     ours = settings(named(rendered, "ConfigMap", "k-connect")["data"]["outbox.properties"])
     theirs = connector(Database("postgresql://postgres@k-postgres.lab.svc:5432/postgres", tmp_path), tmp_path)
@@ -148,16 +156,16 @@ def test_passwords_are_in_the_secret_alone_and_an_upgrade_keeps_them(
     namespace: str, api_server: ApiServer, tmp_path: Path
 ) -> None:
     helm = replace(KAFKA.helm(tmp_path, namespace=namespace), kubeconfig=api_server.kubeconfig)
-    first, second = (helm.render({"beside": "Capture"}) for _ in range(2))
+    first, second = (helm.render(CAPTURE) for _ in range(2))
     chosen = [named(each, "Secret", "k-postgres")["data"] for each in (first, second)]
     assert len({password for each in chosen for password in each.values()}) == 4
     elsewhere = str([each for each in first if each["kind"] != "Secret"])
     assert not any(base64.b64decode(password).decode() in elsewhere for password in chosen[0].values())
-    helm.upgrade({"beside": "Capture"})
+    helm.upgrade(CAPTURE)
     with api_server.client() as client:
         core = CoreV1Api(client)
         before = core.read_namespaced_secret("k-postgres", namespace).data
-        helm.upgrade({"beside": "Capture", "heapMiB": 300})
+        helm.upgrade({**CAPTURE, "heapMiB": 300})
         assert core.read_namespaced_secret("k-postgres", namespace).data == before
     helm.uninstall()
 

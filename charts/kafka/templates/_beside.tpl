@@ -14,6 +14,9 @@
 {{- if and .Values.tls.enabled (include "kafka.hasConnect" .) -}}
 {{- fail "beside: got Capture with tls.enabled; Kafka Connect speaks plain text here; set tls.enabled: false, or beside: Database" -}}
 {{- end -}}
+{{- if and (include "kafka.hasConnect" .) (not .Values.connect.image.repository) -}}
+{{- fail "connect.image.repository: got nothing; beside: Capture needs Kafka Connect with Debezium, and Docker Hub has no such version; set it to REGISTRY/debezium/connect of a registry that has it" -}}
+{{- end -}}
 {{- end }}
 
 {{/* The labels of one of them; call it with (list $ NAME). */}}
