@@ -136,7 +136,9 @@ def test_beside_the_brokers_is_what_a_service_needs_and_nothing_without_one(helm
 def test_what_the_chart_cannot_start_beside_the_brokers_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"beside: got Capture with tls\.enabled; Kafka Connect speaks plain text here"):
         KAFKA.helm(tmp_path).render({**TLS, "beside": "Capture"})
-    with pytest.raises(Refused, match=r"connect\.image\.repository: got nothing; .* set it to REGISTRY/debezium/connect"):
+    with pytest.raises(
+        Refused, match=r"connect\.image\.repository: got nothing; .* set it to REGISTRY/debezium/connect"
+    ):
         KAFKA.helm(tmp_path).render({"beside": "Capture"})
     with pytest.raises(Refused, match="with a database at most 43 characters fit"):
         KAFKA.helm(tmp_path, release="k" * 44).render({"beside": "Database"})
