@@ -19,7 +19,7 @@ from dedup.experiment.spec import Experiment, load
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
 from dedup_lab.exploring import grounds, replays, strikes
-from dedup_lab.exploring.crews import STRIKES, Crew, Done, Job
+from dedup_lab.exploring.crews import STRIKES, Again, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.folders import VISITS, Asked, Folder
 from dedup_lab.exploring.grounds import Shape, Site, of_file
@@ -210,7 +210,7 @@ def test_a_visit_that_never_strikes_ends_and_one_of_a_shorter_schedule_is_done_o
     working = crew(tmp_path, lambda job: visited(job, Verdict.INCONCLUSIVE, missed=("it did not come",)))
     (done,) = working.do([Job((at(1),))])
     assert (done.visit.missed, working.done) == (("it did not come",), STRIKES)
-    list(working.do([Job((at(1),), once=True)]))
+    list(working.do([Job((at(1),), again=Again.NEVER)]))
     working.close()
     assert working.done == STRIKES + 1
 
@@ -218,7 +218,7 @@ def test_a_visit_that_never_strikes_ends_and_one_of_a_shorter_schedule_is_done_o
 def test_a_replay_is_done_again_only_if_its_points_did_not_strike(tmp_path: Path) -> None:
     misses = [("it arrived too late",), ()]
     working = crew(tmp_path, lambda job: visited(job, missed=misses.pop(0)))
-    (done,) = working.do([Job((at(1),), replay=True)])
+    (done,) = working.do([Job((at(1),), again=Again.MISSED)])
     working.close()
     assert (done.visit.missed, working.done) == ((), 2)
 
@@ -226,7 +226,7 @@ def test_a_replay_is_done_again_only_if_its_points_did_not_strike(tmp_path: Path
 @pytest.mark.parametrize("why", [{"unnoticed": ("a",)}, {"verdict": Verdict.PASS}, {"verdict": Verdict.FAIL}])
 def test_whatever_else_comes_of_a_replay_counts(tmp_path: Path, why: dict[str, Any]) -> None:
     working = crew(tmp_path, lambda job: visited(job, **why))
-    list(working.do([Job((at(1),), replay=True)]))
+    list(working.do([Job((at(1),), again=Again.MISSED)]))
     working.close()
     assert working.done == 1
 
@@ -371,7 +371,7 @@ def test_a_pair_with_a_point_that_suffices_is_of_its_kind(tmp_path: Path) -> Non
 
 def test_an_alarm_that_does_not_come_again_is_inconclusive_and_not_shrunk(tmp_path: Path) -> None:
     def work(job: Job) -> Visit:
-        if job.deduplication and job.schedule == (at(2),) and not (job.once or job.replay):
+        if job.deduplication and job.schedule == (at(2),) and job.again is Again.UNNOTICED:
             return visited(job, Verdict.FAIL, anomalies={"values_with_duplicates": 1}, copies=1)
         return fine(job)
 

@@ -7,6 +7,7 @@ missing now and then. A visit that could not be done is done again once; then it
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from enum import Enum, auto
 from itertools import count
 from pathlib import Path
 from threading import Event
@@ -24,6 +25,17 @@ ERRORS: Final = 2
 LOOK_S: Final = 0.5
 
 
+class Again(Enum):
+    """After what a visit is done again."""
+
+    UNNOTICED = auto()
+    """Its points did not strike, or no client noticed; or it could not be done."""
+    MISSED = auto()
+    """Its points did not strike: such a run is no replay. Any other result counts."""
+    NEVER = auto()
+    """Whatever comes of it is its result: a run of what may be a shorter schedule."""
+
+
 class Job(NamedTuple):
     """A visit that is to be done. `messages`, `transaction_size`: other than the exploration's."""
 
@@ -31,14 +43,11 @@ class Job(NamedTuple):
     deduplication: bool = True
     messages: int | None = None
     transaction_size: int | None = None
-    once: bool = False
-    """Whatever comes of it is its result: a run of what may be a shorter schedule."""
-    replay: bool = False
-    """Only a run in which its points did not strike is done again: it is no replay. Any other result counts."""
+    again: Again = Again.UNNOTICED
 
     @property
     def strikes(self) -> int:
-        if self.once:
+        if self.again is Again.NEVER:
             return 1
         return STRIKES if len(self.schedule) < 2 else PAIR_STRIKES
 
@@ -97,12 +106,12 @@ class Crew:
                 done = self._work(job, self._folder / f"{next(self._numbers):05}-{name_of(job.schedule)}")
             except DedupError as error:
                 errors += 1
-                if errors == ERRORS or job.once or job.replay:
+                if errors == ERRORS or job.again is not Again.UNNOTICED:
                     return Done(job, failed(job, error))
                 continue
             finally:
                 self.done += 1
-            struck = not done.visit.missed and (job.replay or not done.visit.unnoticed)
+            struck = not done.visit.missed and (job.again is Again.MISSED or not done.visit.unnoticed)
             if struck or done.visit.verdict in (Verdict.FAIL, Verdict.ERROR) or attempt >= job.strikes:
                 return done
             if done.visit.folder is not None:

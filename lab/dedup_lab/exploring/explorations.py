@@ -33,7 +33,7 @@ from dedup.process import machines
 from dedup.workloads.transactions import Transactions
 from dedup_lab import estimates, results
 from dedup_lab.exploring import experiments, replays, threads
-from dedup_lab.exploring.crews import Crew, Done, Job, Work
+from dedup_lab.exploring.crews import Again, Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
 from dedup_lab.exploring.grounds import Access, Shape, Site, standing
 from dedup_lab.exploring.protocols import EXPLORED
@@ -273,8 +273,8 @@ class Exploring:
         """In how many of ten runs of a schedule an anomaly of the alarm's name is there; without `at_once` the others
         are run only if the first one shows it."""
         schedule, messages, size = candidate
-        job, shown = Job(schedule, messages=messages, transaction_size=size, replay=True), 0
-        first_one = job._replace(once=True)  # a shorter conversation may not have the point at all
+        job, shown = Job(schedule, messages=messages, transaction_size=size, again=Again.MISSED), 0
+        first_one = job._replace(again=Again.NEVER)  # a shorter conversation may not have the point at all
         for jobs in [[job] * REPLAYS] if at_once else [[first_one], [job] * (REPLAYS - 1)]:
             for done in self._crew.do(jobs):
                 shown += done.visit.shows(first.anomalies)

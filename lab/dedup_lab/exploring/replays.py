@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from dedup.errors import SpecificationError
 from dedup.judgement import explorations
 from dedup.judgement.explorations import REPLAYS, Replay, Shrunk
-from dedup_lab.exploring.crews import Crew, Job
+from dedup_lab.exploring.crews import Again, Crew, Job
 from dedup_lab.exploring.folders import SCHEDULE
 
 WHERE: Final = "--replay"
@@ -30,5 +30,5 @@ def read(folder: Path) -> Shrunk:
 
 def replay(shrunk: Shrunk, crew: Crew) -> Replay:
     """Run it ten times, side by side."""
-    job = Job(shrunk.schedule, messages=shrunk.messages, transaction_size=shrunk.transaction_size, replay=True)
+    job = Job(shrunk.schedule, messages=shrunk.messages, transaction_size=shrunk.transaction_size, again=Again.MISSED)
     return explorations.replayed(shrunk, [done.visit for done in crew.do([job] * REPLAYS)])
