@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +66,11 @@ def flag(tmp_path: Path) -> Path:
 
 @contextmanager
 def armed(
-    folder: Path, own: dict[str, Any], deadline: str = "30s", system: Endpoints = SYSTEM
+    folder: Path,
+    own: dict[str, Any],
+    deadline: str = "30s",
+    system: Endpoints = SYSTEM,
+    leads: Callable[..., str | None] = lambda *_: "1",
 ) -> Iterator[tuple[Session, dict[str, Any], Fault]]:
     """The fault, armed; at the end nothing of it runs."""
     settings = {"experiment": "own.json", "deadline": deadline, "document": json.dumps(own)}
@@ -76,7 +80,7 @@ def armed(
     configuration = document["configuration"]
     session = sessions.current(configuration)
     session.admin = MagicMock()
-    session.admin.leader.return_value = "1"
+    session.admin.leader.side_effect = leads
     try:
         deeds.INJECTION.prepare(session)
         session.triggered = True
@@ -99,6 +103,14 @@ def played(
 
 def said(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / FaultLine.FILE).read_text().splitlines()]
+
+
+def test_it_is_told_the_leader_though_a_busy_broker_does_not_say_at_once_who_leads(flag: Path, tmp_path: Path) -> None:
+    busy: Iterator[None] = iter([None] * 10)
+    port = {"type": "env", "key": "DEDUP_LEADER_PORT", "env_var_type": "int"}
+    own = experiment(flag) | {"configuration": {"port": port}}
+    with armed(tmp_path, own, leads=lambda *_: next(busy, "1")) as (session, _, _):
+        assert session.recall(deeds.Deed).looks[0].met
 
 
 def test_its_own_hypothesis_shows_the_effect_and_the_heal(flag: Path, tmp_path: Path) -> None:
