@@ -1,6 +1,7 @@
-"""A Pulsar that is there already, by TLS and with a token: the answer to one message is lost on its way to the client.
+"""A Pulsar that is there already, by TLS and with a token, from `kubectl apply` to the verdict.
 
-From `kubectl apply` to the verdict. Its pods are not touched.
+The answer to one message is lost on its way to the client, and no pod is touched; or its brokers' pods are struck, as
+their owner allows.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from tests.kubernetes import guarded, operated
 from tests.kubernetes.guarded import Pulsar
 from tests.kubernetes.operated import Document, Operated, condition
 from tests.kubernetes.test_consent_cluster import lives
+from tests.kubernetes.test_every_fault_cluster import check
 from tests.kubernetes.test_operator_cluster import MORE, MOST_SEEDS, carried_out, document_of, of, words
 
 pytestmark = pytest.mark.cluster
@@ -38,10 +40,10 @@ def there(allowing: Operated, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield found
 
 
-def on(document: Document, there: Pulsar) -> Document:
+def on(document: Document, there: Pulsar, **more: object) -> Document:
     """The same experiment, on the user's Pulsar."""
     authority, token = ({"secretRef": {"name": name}} for name in SECRETS)
-    existing = {"serviceUrl": there.service_url, "adminUrl": there.admin_url, "tls": authority, "token": token}
+    existing = {"serviceUrl": there.service_url, "adminUrl": there.admin_url, "tls": authority, "token": token, **more}
     document["spec"]["systems"][0] |= {"pulsar": {}, "deploy": {"existing": existing}}
     document["metadata"]["name"] += "-there"
     document["spec"]["verification"] = {"engine": "Local"}
@@ -69,3 +71,22 @@ def test_a_lost_reply_leaves_duplicates_in_the_control_alone(
             return
         assert status["verdict"] == "Inconclusive", words(status, "Finished")
     raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
+
+
+@pytest.mark.timeout(1800)
+def test_its_brokers_pods_are_struck_as_their_owner_allows(
+    allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """The topic's owner is killed and held down, another broker is stopped, and a pod is deleted: of those that the
+    Kafka of the example meets, all but the one for which a pod must be given a container."""
+    document, before = document_of(MORE / "kafka-existing-pods.yaml", 0), lives(allowing)
+    spec = document["spec"]
+    spec["systems"] = [{"name": "pulsar"}]
+    spec["faults"] = [each for each in spec["faults"] if "partition" not in each]
+    spec.pop("allowPrivilegedFaults")
+    labels = dict(each.split("=") for each in guarded.BROKERS.split(","))
+    check(allowing, on(document, there, podSelector={"matchLabels": labels}), tmp_path / "fetched", tell)
+    after = lives(allowing)
+    changed = [each for each in before if after[each] != before[each]]
+    tell(f"replaced or begun again: {changed}")
+    assert after.keys() == before.keys() and changed
