@@ -25,9 +25,8 @@ def package(progress: Progress) -> Path:
         )
         with zipfile.ZipFile(folder / PACKAGE, "w") as jar:
             for path in sorted(classes.rglob("*.class")):
-                entry = zipfile.ZipInfo(
-                    path.relative_to(classes).as_posix()
-                )  # of one time: the same jar whoever makes it
+                # It has a time of its own, 1980: so the jar is the same whenever it is made.
+                entry = zipfile.ZipInfo(path.relative_to(classes).as_posix())
                 jar.writestr(entry, path.read_bytes())
 
     return built("pulsar-function", [SOURCE], [COMPILER, PACKAGE], build) / PACKAGE
