@@ -8,7 +8,7 @@ import pytest
 from dedup.errors import PlatformError
 from dedup.judgement.probes import STORED, Rule, Seen, Verdict, Version
 from dedup_runners.admins import NotLetIn
-from dedup_runners.probes import TRIES, LeaderMoved, NotMade, NotSeen, Probe, asked, making
+from dedup_runners.probes import TRIES, NotMade, NotNow, NotSeen, Probe, asked, making
 from dedup_runners.probes.kafka import PROBES as KAFKA
 from dedup_runners.probes.pulsar import PROBES as PULSAR
 
@@ -63,13 +63,13 @@ def test_what_could_not_be_tried_does_not_keep_the_next_from_it() -> None:
 
 
 @pytest.mark.parametrize(("moves", "problem"), [(1, None), (TRIES - 1, None), (TRIES, "moved")])
-def test_a_rule_whose_leader_moved_is_tried_again_on_a_fresh_topic(moves: int, problem: str | None) -> None:
+def test_a_rule_that_brokers_are_too_busy_for_is_tried_again_on_a_fresh_topic(moves: int, problem: str | None) -> None:
     brokers = Brokers()
 
     def ask(topic: str) -> Seen:
         assert brokers.there == ["r"]
         if brokers.made <= moves:
-            raise LeaderMoved("moved")
+            raise NotNow("moved")
         return Seen(answer="acknowledged", copies=1)
 
     (row,) = asked(brokers, [probe(ask)], (4, 3))

@@ -10,11 +10,11 @@ from kafka.record import MemoryRecords
 
 from dedup.experiment.endpoints import OPEN
 from dedup.judgement.probes import ACKNOWLEDGED, KNOWN, Row, Seen, Verdict, Version, row
-from dedup_runners.probes import LeaderMoved, NotSeen
+from dedup_runners.probes import NotNow, NotSeen
 from dedup_runners.probes.kafka import ANONYMOUS, NEVER_ISSUED, PROBES, Answer, Batch, Producer
 from dedup_runners.probes.kafka_topics import LEVELS, encoded, level_of, version_of_level
 
-OUT_OF_ORDER, OLD_EPOCH, UNKNOWN, NOT_LEADER, TIMED_OUT = 45, 47, 59, 6, 7
+OUT_OF_ORDER, OLD_EPOCH, UNKNOWN, NOT_LEADER, TIMED_OUT, NOT_ALLOWED = 45, 47, 59, 6, 7, 29
 Place = tuple[int, int]
 
 
@@ -146,8 +146,8 @@ def test_an_error_about_something_else_is_no_refusal() -> None:
     )
 
 
-def test_a_leader_that_moved_is_told_from_other_errors() -> None:
-    for error, kind in ((NOT_LEADER, LeaderMoved), (TIMED_OUT, NotSeen)):
+def test_busy_brokers_are_told_from_other_errors() -> None:
+    for error, kind in ((NOT_LEADER, NotNow), (TIMED_OUT, NotNow), (NOT_ALLOWED, NotSeen)):
         for probe in PROBES:
             with pytest.raises(NotSeen) as raised:
                 probe.ask(Broker(fails_after=0, failure=error))

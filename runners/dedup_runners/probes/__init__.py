@@ -22,7 +22,7 @@ from dedup_runners.admins import NotLetIn
 PREFIX: Final = "dedup-probes-"
 """What the names of all topics and namespaces begin with that probes make."""
 TRIES: Final = 3
-"""So often a rule is tried whose topic's leader moves meanwhile, each time on a fresh topic."""
+"""So often a rule is tried that the brokers are too busy for, each time on a fresh topic."""
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -31,8 +31,8 @@ class NotSeen(Exception):
     """The rule could not be tried, and why, in words."""
 
 
-class LeaderMoved(NotSeen):
-    """The topic is led by another broker than the one that was asked; on a busy machine leaders move by themselves."""
+class NotNow(NotSeen):
+    """Another broker leads the topic than the one that was asked, or a replica was too slow: busy machines do both."""
 
 
 class NotMade(PlatformError):
@@ -80,18 +80,18 @@ def asked(brokers: Brokers[Any], probes: Sequence[Probe[Any]], version: Version)
     for probe in probes:
         began = time.monotonic()
         for tries_left in reversed(range(TRIES)):
-            seen, moved = _tried(brokers, probe)
-            if not moved or not tries_left:
+            seen, busy = _tried(brokers, probe)
+            if not busy or not tries_left:
                 break
         yield row(probe.rule, version, seen, time.monotonic() - began)
 
 
 def _tried(brokers: Brokers[Any], probe: Probe[Any]) -> tuple[Seen | str, bool]:
-    """What was seen on a topic of its own, or why nothing was; and whether that is because a leader moved."""
+    """What was seen on a topic of its own, or why nothing was; and whether that is because brokers were busy."""
     with brokers.topic(probe.rule.name) as topic:
         try:
             return probe.ask(topic), False
         except (NotLetIn, NotMade):
             raise
         except (NotSeen, PlatformError, OSError) as error:
-            return str(error), isinstance(error, LeaderMoved)
+            return str(error), isinstance(error, NotNow)

@@ -18,7 +18,7 @@ from dedup.judgement.probes import (
     Seen,
     refused,
 )
-from dedup_runners.probes import LeaderMoved, NotSeen, Probe
+from dedup_runners.probes import NotNow, NotSeen, Probe
 
 REMEMBERED: Final = 5
 """So many batches of a producer the leader of a partition remembers; no setting changes it."""
@@ -42,8 +42,8 @@ REFUSALS: Final[Mapping[int, str]] = {
     90: FENCED,
 }
 """The errors that are about a batch's producer, epoch or sequence. Any other says nothing about a rule."""
-MOVED: Final = frozenset({5, 6})
-"""LEADER_NOT_AVAILABLE and NOT_LEADER_OR_FOLLOWER."""
+BUSY: Final = frozenset({5, 6, 7})
+"""LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, and REQUEST_TIMED_OUT (a replica did not have the batch in time)."""
 
 
 class Producer(NamedTuple):
@@ -124,7 +124,7 @@ class _Course:
 
 
 def _unseen(error: int, what: str) -> NotSeen:
-    kind = LeaderMoved if error in MOVED else NotSeen
+    kind = NotNow if error in BUSY else NotSeen
     return kind(f"{what}: {_named(error)}")
 
 
