@@ -70,7 +70,7 @@ class Pulsar:
         done = self.back and not self.stays
         consumers: list[Any] = [] if self.killed or self.removed else [{}]
         subscription: dict[str, Any] = {"msgBacklog": 0 if done else 6, "consumers": consumers}
-        return {"subscriptions": {"function-of-r1": subscription}}
+        return {"subscriptions": {"function-of-t": subscription}}
 
     def post(self, body: bytes) -> None:
         text = body.decode()

@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
+from unittest.mock import MagicMock, patch
 from urllib.parse import urlsplit
 
 import confluent_kafka as ck
@@ -16,6 +17,7 @@ from tests.runners.mock_brokers import mock_cluster
 
 from dedup.errors import EXIT_ERROR, PlatformError
 from dedup.experiment.endpoints import Endpoints
+from dedup.wire.manifests import Application
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.restart import End, RestartAt
 from dedup.workloads.services import Effect, Pattern, Service, Step
@@ -28,6 +30,7 @@ from dedup_runners.services.orders import Order
 from dedup_runners.services.payments import Payments
 from dedup_runners.waiting import until
 from dedup_runners.workloads.consumer import PROGRAM
+from dedup_runners.workloads.services import Serving
 
 FIRST, SECOND = Order(0, 0, 7, 0, 8), Order(1, 0, 7, 0, 8)
 
@@ -153,6 +156,32 @@ def config_of(folder: Path, driver: Path) -> ConsumerConfig:
         consumer=Consumer(at=RestartAt(message=3), end=End.KILL, service=service),
         beside=Beside(database="postgresql://a@b/c", psql=folder, driver=driver),
     )
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["it lives on", "it is started again"])
+def test_a_run_whose_database_is_started_again_is_an_error(again: bool, tmp_path: Path) -> None:
+    """An empty one in its place has lost rows, and who captures the outbox repeats events: the service did neither."""
+    told = tmp_path / "told"
+    told.write_text("1,10:00\n")
+    config = config_of(tmp_path, tmp_path)
+    here = client(tmp_path, f"cat >/dev/null; cat {told}")
+    config = config.model_copy(update={"beside": Beside(database="postgresql://a@b/c", psql=here, driver=tmp_path)})
+    lived = Application(library_version="", effective_config={}, lives=(), processed=0, reached_end=True, group="g")
+
+    def lives(timeout_s: float) -> Application:
+        told.write_text("1,10:05\n" if again else "1,10:00\n")
+        return lived
+
+    serving = Serving(config, (), MagicMock(), MagicMock(), print)
+    with (
+        patch.object(serving, "_lives", MagicMock(run=lives)),
+        patch.object(serving, "effects", lambda: {Effect.CALL: ()}),
+    ):
+        if again:
+            with pytest.raises(PlatformError, match=r"10:05.*which was.*10:00"):
+                serving.run(5)
+        else:
+            assert serving.run(5) == lived
 
 
 def test_a_payment_whose_caller_dies_before_the_answer_counts_and_half_a_payment_does_not() -> None:

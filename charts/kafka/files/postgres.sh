@@ -17,4 +17,4 @@ if [ ! -e "$folder" ]; then
 fi
 
 exec postgres -D "$folder" -c 'listen_addresses=*' -c unix_socket_directories= -c dynamic_shared_memory_type=mmap \
-  -c wal_level=logical -c shared_buffers=32MB
+  -c wal_level=logical -c max_wal_size=128MB -c shared_buffers=32MB

@@ -80,6 +80,7 @@ broker() {
 # A JVM that its container begins with has the same process number each time. So each life of the worker gets a number of
 # its own, the second in which it began: its functions write it into what they make, and /hold/life has it.
 functions() {
+  rm -f /hold/life
   hold
   await "$SERVICE" 8080
   local life

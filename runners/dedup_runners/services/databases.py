@@ -45,8 +45,15 @@ class Database(NamedTuple):
 
     def wait_captured(self) -> None:
         """Wait until change data capture reads the database's log: of what is written before, it emits nothing."""
-        active = "SELECT 1 FROM pg_replication_slots WHERE active;"
+        active = "SELECT 1 FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL;"
         until(lambda: bool(self.ask(active)), CAPTURED_S, "change data capture reads the database's log", 0.2)
+
+    def lives(self) -> list[list[str]]:
+        """Which database it is, since when it runs, and who reads its log since when: others after any restart."""
+        return self.ask(
+            "SELECT system_identifier::text, pg_postmaster_start_time()::text FROM pg_control_system() "
+            "UNION ALL SELECT application_name, backend_start::text FROM pg_stat_replication ORDER BY 1, 2;"
+        )
 
     def put_last(self, topic: str, event: str) -> None:
         """Write an event into the outbox, behind all those that are there."""

@@ -57,7 +57,7 @@ class Working:
         self._config, self._at, self._asked = config, config.consumer.at.message, config.consumer.function
         self._worker, self._log, self._admin = config.beside, observer.log, admin
         self._messages, self._batched = messages, messages != sum(each.entries for each in end)
-        self._name = f"function-of-{config.run_id}"
+        self._name = f"function-of-{config.topic.rpartition('/')[2]}"
         self._found = OfProcesses(recorder)
         self._outputs = OutputsReader(config, admin, observer, reads, self._found)
         self._lives: list[Life] = []

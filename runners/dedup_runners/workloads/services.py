@@ -44,6 +44,7 @@ class Serving:
         self._database = Database(config.beside.database, config.beside.psql)
         self._payments = Payments()
         self._lives = Lives(config, end, recorder, log, payments=self._payments.url)
+        self._beside: list[list[str]] = []
 
     def stop(self) -> None:
         self._lives.stop()
@@ -53,6 +54,7 @@ class Serving:
         try:
             lived = self.live(timeout_s)
             done = self.effects()[self._service.effect] if lived.reached_end else ()
+            self._check_beside()
         finally:
             self.close()
         with suppress(PlatformError):  # what was read is complete; a topic left behind goes with its system
@@ -72,8 +74,19 @@ class Serving:
         """Make the topic of events, and let the service live twice, when what it writes is captured."""
         if self._service.pattern.has_outbox:
             self._database.wait_captured()
+        self._beside = self._database.lives()
         self._admin.create_topic(self._topic, partitions=1, deduplication=True)
         return self._lives.run(timeout_s)
+
+    def _check_beside(self) -> None:
+        """PlatformError if what stands beside the brokers was started again: its losses are not the service's."""
+        if (found := self._database.lives()) != self._beside:
+            raise PlatformError(
+                where="the database beside the brokers, and who captures its outbox",
+                got=f"{found}, which was {self._beside}",
+                rule="both live as long as the run: rows that they lose and events that they repeat would be counted",
+                todo="read why they ended (in a cluster: kubectl describe pod), and run it again",
+            )
 
     def effects(self) -> dict[Effect, tuple[Order, ...]]:
         """What it has done, once for each time that it did it."""

@@ -36,7 +36,8 @@ class Keeping(Closing):
 
     def now(self) -> Lived:
         """Its present life; it is waited for."""
-        victim = persistently(lambda: self._site.victim(self._worker.process.id), ALIVE_S, "the function worker")
+        bound_s = ALIVE_S + self._site.restart_grace_s  # a run before may have killed it
+        victim = persistently(lambda: self._site.victim(self._worker.process.id), bound_s, "the function worker")
         return Lived(victim, persistently(lambda: self._number(victim), ALIVE_S, "the function worker's number"))
 
     def token(self, of: Lived) -> str:
