@@ -1,7 +1,7 @@
 """A token that a function worker asks for, and the key by which the worker knows it.
 
-`python -m dedup_runners.tokens FOLDER` makes both for the worker of a pod, before the worker starts, where nobody but
-who may enter the pod can read them: `worker.key` and `worker.token`. Those that are there stay.
+`python -m dedup_runners.tokens FOLDER` makes both in a worker's pod, before the worker starts. Only who may enter the
+pod can read them: `worker.key` and `worker.token`. Those that are there stay.
 """
 
 import base64

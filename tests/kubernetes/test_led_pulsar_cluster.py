@@ -88,5 +88,5 @@ def test_its_brokers_pods_are_struck_as_their_owner_allows(
     check(allowing, on(document, there, podSelector={"matchLabels": labels}), tmp_path / "fetched", tell)
     after = lives(allowing)
     changed = [each for each in before if after[each] != before[each]]
-    tell(f"replaced or begun again: {changed}")
+    tell(f"replaced or restarted: {changed}")
     assert after.keys() == before.keys() and changed

@@ -144,7 +144,7 @@ def _entered(names: list[str]) -> Iterator[Rule]:
 
 
 def _touched(owner: Owner, experiment: Experiment, listed: Sequence[ListedSystem]) -> list[str]:
-    """The pods that runs may enter and hurt: brokers, bookies, function workers of the experiment's own systems."""
+    """The pods that runs may enter and kill: brokers, bookies, function workers of the experiment's own systems."""
     found: list[str] = []
     for system in experiment.spec.systems:
         release = release_of(owner, system)

@@ -1,4 +1,4 @@
-"""The process of a function worker, whoever keeps it: a keeper of this machine, or the kubelet of its pod.
+"""The process of a function worker. A keeper of this machine starts it again, or the kubelet of its pod.
 
 It is killed as a broker is (dedup_runners.chaos.sites), and its end and its return are proven in the same way. What a
 life of it calls itself is a number that stands in all that it makes: the number of its process, or, in a container,

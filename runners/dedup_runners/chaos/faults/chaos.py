@@ -78,7 +78,7 @@ def _prepare(session: Session) -> None:
     deed.place = scene.folder / "chaos" / scene.fault / f"own{Path(name).suffix or '.json'}"
     deed.place.write_text(scene.document, encoding="utf-8")
     session.watch_leader()
-    until(session.known_leader, READY_S, f"somebody to lead {scene.topic}, for the experiment is told who")
+    until(session.known_leader, READY_S, f"the leader of {scene.topic} to be known, which the experiment is told")
     if not own_experiments.loaded(str(deed.place)).get(HYPOTHESIS):
         return
     with (log := deed.place.with_name("own-probes.log")).open("w") as said:
