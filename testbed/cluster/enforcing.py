@@ -1,8 +1,8 @@
 """A cluster of ours whose network enforces NetworkPolicies: a program in its namespaces that writes its node's rules.
 
 `python -m testbed.cluster.enforcing KUBECONFIG STANDING` watches policies, pods and namespaces. Each event is only a
-bell: then all of them are read and, if the rules (policies.py) are other ones, written at once. So nothing can be missed
-or come in a wrong order. A pod that is new is isolated when its address is known, as with any network: some tenths of a
+bell: then all of them are read and, if the rules (policies.py) are other ones, written at once. So nothing is missed or
+comes in a wrong order. A pod that is new is isolated when its address is known, as in any network: some tenths of a
 second after its start.
 
 The rules stand in the cluster's own network namespace, and go with it.
@@ -53,7 +53,7 @@ def enforced(cluster: Cluster, folder: Path, standing: Standing = Standing.CUT) 
     inside = cluster.inside
     assert inside is not None, "another tool's clusters have networks of their own"
     packages.install(NFT)
-    command = [sys.executable, "-m", "testbed.cluster.enforcing", cluster.kubeconfig.resolve(), standing.name]
+    command = [sys.executable, "-m", "testbed.cluster.enforcing", str(cluster.kubeconfig.resolve()), standing.name]
     with labs.create(folder) as lab:
         lab.start(PROGRAM, inside.entering(command, CHECKOUT))
         try:

@@ -90,7 +90,9 @@ def _labels(document: Document) -> Mapping[str, str]:
 
 def _isolates(policy: Document, pod: Document, way: Way) -> bool:
     spec = policy["spec"]
-    named = [each.lower() for each in spec.get("policyTypes") or ("Ingress", *(("Egress",) if "egress" in spec else ()))]
+    named = [
+        each.lower() for each in spec.get("policyTypes") or ("Ingress", *(("Egress",) if "egress" in spec else ()))
+    ]
     same = policy["metadata"]["namespace"] == pod["metadata"]["namespace"]
     return same and way.name in named and selects(spec.get("podSelector") or {}, _labels(pod))
 
@@ -99,11 +101,11 @@ def _let(
     policy: Document, pod: Document, way: Way, pods: Sequence[Document], namespaces: Mapping[str, Mapping[str, str]]
 ) -> list[str]:
     """What a policy lets through to a pod that it selects, or from it."""
-    lines = []
+    lines, anybody = list[str](), dict[str, Any]()
     for rule in policy["spec"].get(way.name) or ():
         others = [
             match
-            for peer in rule.get(way.others) or ({},)
+            for peer in rule.get(way.others) or [anybody]
             for match in _matches(peer, policy["metadata"]["namespace"], way, pods, namespaces)
         ]
         at = [match for port in rule.get("ports") or ({"any": True},) for match in _ports(port, pod, way, pods)]
