@@ -34,8 +34,6 @@ from testbed.cluster.policies import TABLE, Standing, ruleset
 
 CHECKOUT: Final = Path(__file__).parents[2]
 PROGRAM: Final = "network-policies"
-NFT: Final = {"nft": "nftables"}
-"""The program that writes rules, and its Debian package."""
 WATCH_S: Final = 300
 AGAIN_S: Final = 0.5
 GATHER_S: Final = 0.05
@@ -52,7 +50,7 @@ def enforced(cluster: Cluster, folder: Path, standing: Standing = Standing.CUT) 
     """
     inside = cluster.inside
     assert inside is not None, "another tool's clusters have networks of their own"
-    packages.install(NFT)
+    packages.install(packages.POLICIES)
     command = [sys.executable, "-m", "testbed.cluster.enforcing", str(cluster.kubeconfig.resolve()), standing.name]
     with labs.create(folder) as lab:
         lab.start(PROGRAM, inside.entering(command, CHECKOUT))

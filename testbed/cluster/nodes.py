@@ -30,6 +30,8 @@ POD_NETWORKS: Final = {NODE: "10.244.0.0/17", SECOND: "10.244.128.0/17"}
 DNS_SERVICE: Final = IPv4Address("10.96.0.10")
 """Where pods ask for names: the address that the cluster's DNS, when there is one, has to take."""
 SOCKET: Final = Path("/run/containerd/containerd.sock")
+ANSWERS_KUBELETS: Final = "Start streaming server"
+"""The last that containerd says when it has read what it kept."""
 CONSTANTS: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
 """Where a kubelet and CNI plugins always write: the cluster has folders of its own at these paths.
 

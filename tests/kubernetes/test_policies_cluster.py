@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api, NetworkingV1Api
 from testbed import pods
-from testbed.cluster import enforcing, images
+from testbed.cluster import enforcing, images, packages
 from testbed.cluster.addons import busybox
 from testbed.cluster.clusters import Cluster
 from testbed.cluster.helm import CHARTS, Helm
@@ -21,6 +21,7 @@ from tests.kubernetes import operated, stages, test_chaos_cluster
 from tests.kubernetes.stages import Stage
 from tests.kubernetes.test_cluster import pod, serving
 
+from dedup.errors import EnvironmentError_
 from dedup_runners.waiting import until
 
 pytestmark = pytest.mark.cluster
@@ -43,6 +44,10 @@ def network(cluster: Cluster) -> Cluster:
     """The session's cluster, whose network we can tell what to enforce."""
     if cluster.inside is None:
         pytest.skip("whether another tool's cluster enforces policies is its own affair")
+    try:
+        packages.check(packages.POLICIES)
+    except EnvironmentError_ as error:
+        pytest.skip(str(error))
     cluster.load(busybox.archive())
     return cluster
 

@@ -5,6 +5,7 @@ Each story has its twin, in which the node stays.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -76,10 +77,10 @@ def test_pods_on_both_nodes_are_one_network_until_one_node_is_lost(client: ApiCl
     until(lambda: core.list_namespaced_service_account(namespace).items, BOUND_S, "the namespace has an account")
     try:
         service = served(client, namespace, "here", "served")
-        for name in ("there", "stays"):
-            made = there(name, serving(name)) if name == "there" else pod(name, serving(name))
+        for made in (there("there", serving("there")), pod("stays", serving("stays"))):
             core.create_namespaced_pod(namespace, made)
-            until(lambda name=name: ready(client, namespace, name), BOUND_S, f"pod {name} is ready")
+        for name in ("there", "stays"):
+            until(partial(ready, client, namespace, name), BOUND_S, f"pod {name} is ready")
         assert pods.execute(client, namespace, "there", "main", ["sh", "-c", asking(service)]) == "served\n"
         address = core.read_namespaced_pod("there", namespace).status.pod_ip
         command = f"busybox nc -w 2 {address} 8080 </dev/null || echo silence"
