@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -99,7 +98,7 @@ def follow(client: ApiClient, standing: Standing) -> None:
             written = rules
             print(f"{len(policies)} policies: {rules.count('counter drop')} chains", flush=True)
         bell.wait()
-        time.sleep(GATHER_S)
+        threading.Event().wait(GATHER_S)
 
 
 def _listed(listing: Listing) -> list[dict[str, Any]]:
@@ -120,7 +119,7 @@ def _ring(listing: Listing, bell: threading.Event) -> None:
 
 def _again(error: Exception) -> None:
     print(f"asked again in {AGAIN_S:g} s: {error}", file=sys.stderr, flush=True)
-    time.sleep(AGAIN_S)
+    threading.Event().wait(AGAIN_S)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.cluster
 
 BOUND_S: Final = 120.0
 CONNECT_S: Final = 2
+ANSWER_S: Final = 20
 KAFKA: Final = test_chaos_cluster.NAMESPACE
 POLICY: Final = {"partition": {"by": "NetworkPolicy", "duration": "15s"}}
 MESSAGES: Final = 100_000
@@ -36,7 +37,7 @@ SLOWLY: Final = {"batch.num.messages": "10"}
 FRIEND: Final = "friend"
 STRANGER: Final = "stranger"
 OTHER_PORT: Final = 9999
-LISTEN: Final = f"import socket, time; s = socket.create_server(('', {OTHER_PORT})); time.sleep(3600)"
+LISTEN: Final = f"import socket\ns = socket.create_server(('', {OTHER_PORT}))\nwhile True: s.accept()[0].close()"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,8 @@ def run(client: ApiClient, namespace: str, name: str, script: str) -> str:
 
 def connects(client: ApiClient, namespace: str, name: str, address: str, port: int) -> bool:
     """Whether a connection comes about from that pod."""
-    command = f"busybox nc -w {CONNECT_S} {address} {port} </dev/null >/dev/null && echo yes || echo no"
+    ask = f"busybox timeout {ANSWER_S} busybox nc -w {CONNECT_S} {address} {port} </dev/null >/dev/null"
+    command = f"{ask} && echo yes || echo no"
     return pods.execute(client, namespace, name, "main", ["sh", "-c", command]).strip() == "yes"
 
 
