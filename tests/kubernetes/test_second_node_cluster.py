@@ -1,7 +1,4 @@
-"""A second node, which is lost as a machine is that loses its power: with a pod, and in the middle of a run.
-
-Each story has its twin, in which the node stays.
-"""
+"""A second node: pods on both are one network, a run on it passes, and it is lost as a machine that loses its power."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,22 +141,9 @@ def ended(operator: Operated, name: str) -> Document:
     return status
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["stays", "is lost"])
-def test_a_run_on_a_node_that(lost: bool, shared: Shared, client: ApiClient, second: SecondNode, tell: Any) -> None:
-    """Half a run is an error, in words that name the pod; a whole one passes."""
+def test_a_run_on_the_second_node_passes(shared: Shared, client: ApiClient, second: SecondNode) -> None:
     second.load(images.archive(images.RUNNER))
-    name = "lost" if lost else "calm"
-    begun(shared, client, name)
-    (run,) = shared.operator.run_pods(name)
-    if lost:
-        second.lose()
-    status = ended(shared.operator, name)
-    said = next(each["message"] for each in status["conditions"] if each["type"] == "Finished")
-    tell(f"a node that {'is lost' if lost else 'stays'}: {status['verdict']}: {said}")
-    if not lost:
-        assert status["verdict"] == "Pass", status
-    else:
-        assert status["verdict"] == "Error", status
-        assert run["metadata"]["name"] in said
-        assert "node" in said
-    shared.operator.delete(name)
+    begun(shared, client, "calm")
+    status = ended(shared.operator, "calm")
+    assert status["verdict"] == "Pass", status
+    shared.operator.delete("calm")
