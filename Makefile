@@ -135,8 +135,8 @@ control-plane: setup ## A Kubernetes API server in the background (built once, i
 control-plane-down: setup ## Stop it; nothing of it is left
 	@$(PYTHON) -m testbed.cluster down control-plane $(PLANE)
 
-cluster: setup ## A whole Kubernetes with a node that runs pods, in the background (root on Linux; built once)
-	@$(PYTHON) -m testbed.cluster up cluster $(CLUSTER)
+cluster: setup ## A whole Kubernetes with a node that runs pods, in the background (root on Linux; built once); POLICIES=CUT enforces policies
+	@$(PYTHON) -m testbed.cluster up cluster $(CLUSTER) $(if $(POLICIES),--policies $(POLICIES))
 
 cluster-down: setup ## Stop it; nothing of it is left
 	@$(PYTHON) -m testbed.cluster down cluster $(CLUSTER)

@@ -293,7 +293,7 @@ class KubernetesPlatform:
             case Stage.SETTLE:
                 return DONE
             case _:
-                return RUNNING
+                return self._belongings.see_job(job)
 
     def _see_report(self) -> Observation:
         """Done when the Job has ended in order and its bulletin is in its home; no pod is asked, and no log.

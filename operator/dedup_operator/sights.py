@@ -103,7 +103,7 @@ def seen(job: Object, pods: Sequence[Object]) -> Observation:
         case "Failed":
             return Observation(status=Status.FAILED, message=_last_words(job, pods))
         case _:
-            return Observation(status=Status.RUNNING, message=waiting(pods) or _podless(job, pods))
+            return Observation(status=Status.RUNNING, message=waiting(pods) or unheard(pods) or _podless(job, pods))
 
 
 def waiting(pods: Iterable[Object]) -> str:
@@ -111,6 +111,22 @@ def waiting(pods: Iterable[Object]) -> str:
     for pod in pods:
         if why := _held_up(pod.get("status") or {}):
             return short(f"pod {pod['metadata']['name']} does not start: {why}")
+    return ""
+
+
+def unheard(pods: Iterable[Object]) -> str:
+    """Which pod's node has stopped answering for it, the first of them.
+
+    Then Kubernetes itself says that the pod is not ready, and leaves what the node said last: that its containers are.
+    """
+    for pod in pods:
+        status = pod.get("status") or {}
+        said = {each["type"]: each for each in status.get("conditions") or ()}
+        ready, containers = said.get("Ready", {}), said.get("ContainersReady", {})
+        unsaid = ready.get("status") == "False" and not ready.get("reason") and containers.get("status") == "True"
+        if unsaid and status.get("phase") not in ENDS:
+            name, node = pod["metadata"]["name"], pod.get("spec", {}).get("nodeName", "unknown")
+            return short(f"the node of pod {name}, {node}, does not answer; if it is gone, delete the pod by force")
     return ""
 
 

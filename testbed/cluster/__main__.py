@@ -1,4 +1,4 @@
-"""A Kubernetes to work with by hand: `python -m testbed.cluster up | down control-plane | cluster [NAME]`.
+"""A Kubernetes to work with by hand: `python -m testbed.cluster up | down control-plane | cluster [NAME] [--policies]`.
 
 `up` gets what is missing, starts a process in the background that owns the control plane or the cluster (`serve`), and
 returns when it can be used. What there is to know about NAME lies in one folder of the cache: its owner, its kubeconfig
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -26,10 +26,11 @@ from dedup_lab.caches import Progress, root
 from dedup_lab.systems import labs
 from dedup_lab.systems.keepers import last_words
 from dedup_runners.waiting import until
-from testbed.cluster import binaries, clusters, control_plane, slots
+from testbed.cluster import binaries, clusters, control_plane, enforcing, slots
 from testbed.cluster.binaries import KUBECTL
 from testbed.cluster.clusters import Running
 from testbed.cluster.control_plane import ControlPlane
+from testbed.cluster.policies import Standing
 
 PACKAGE: Final = "testbed.cluster"
 CHECKOUT: Final = Path(__file__).parents[2]
@@ -80,14 +81,14 @@ class Place:
         return process if same else None
 
 
-def up(place: Place) -> None:
+def up(place: Place, policies: Standing | None) -> None:
     """Start it unless it runs; print how to use it and how to stop it."""
     if place.owner() is None:
         down(place)  # what an owner that was killed has left
         KINDS[place.kind].prepare(report)
         binaries.find(KUBECTL, report)
         begun = time.monotonic()
-        _start_owner(place)
+        _start_owner(place, policies)
         print(f"{place.kind} of Kubernetes {KUBECTL.version}: ready after {time.monotonic() - begun:.1f} s")
     until(place.kubeconfig.exists, UP_TIMEOUT_S, f"the {place.kind} {place.name} is up")
     print(f"kubeconfig: {place.kubeconfig}")
@@ -95,11 +96,12 @@ def up(place: Place) -> None:
     print(f"stop:       make {place.kind}-down {VARIABLES[place.kind]}={place.name}")
 
 
-def _start_owner(place: Place) -> None:
+def _start_owner(place: Place, policies: Standing | None) -> None:
     place.folder.mkdir(parents=True)
+    enforced = [] if policies is None else [f"--policies={policies.name}"]
     with place.log.open("wb") as log:
         owner = subprocess.Popen(
-            [sys.executable, "-m", PACKAGE, "serve", place.kind, place.name],
+            [sys.executable, "-m", PACKAGE, "serve", place.kind, place.name, *enforced],
             cwd=CHECKOUT,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -120,11 +122,13 @@ def _start_owner(place: Place) -> None:
         )
 
 
-def serve(place: Place) -> NoReturn:
+def serve(place: Place, policies: Standing | None) -> NoReturn:
     """Own it until SIGTERM comes or one of its processes dies."""
     signal.signal(signal.SIGTERM, _leave)
     place.own()
-    with KINDS[place.kind].running(place.folder) as ours:
+    with KINDS[place.kind].running(place.folder) as ours, ExitStack() as more:
+        if policies is not None and isinstance(ours, Running):
+            more.enter_context(enforcing.enforced(ours.cluster, place.folder, policies))
         while True:
             ours.lab.check()
             threading.Event().wait(CHECK_S)
@@ -160,14 +164,23 @@ def name(given: str) -> str:
 
 def main() -> int:
     """Do what the command line says; the exit code is 0, or 4 with one line on stderr."""
-    commands = {"up": up, "down": down, "serve": serve}
     parser = argparse.ArgumentParser(prog=f"python -m {PACKAGE}", description="a Kubernetes by hand")
-    parser.add_argument("command", choices=[*commands])
+    parser.add_argument("command", choices=["up", "down", "serve"])
     parser.add_argument("kind", choices=[*KINDS])
     parser.add_argument("name", nargs="?", type=name, metavar="NAME")
+    parser.add_argument("--policies", choices=[each.name for each in Standing], help="enforce NetworkPolicies")
     asked = parser.parse_args()
+    if asked.policies and asked.kind != "cluster":
+        parser.error(f"--policies: got {asked.kind}; only a cluster has a network; say `cluster`")
+    place, policies = Place(asked.kind, asked.name or asked.kind), Standing[asked.policies] if asked.policies else None
     try:
-        commands[asked.command](Place(asked.kind, asked.name or asked.kind))
+        match asked.command:
+            case "up":
+                up(place, policies)
+            case "down":
+                down(place)
+            case "serve":
+                serve(place, policies)
     except DedupError as error:
         print(error, file=sys.stderr)
         return 4

@@ -18,9 +18,14 @@ class Pair(NamedTuple):
     key: Path
 
 
+def made(folder: Path, name: str) -> Pair:
+    """Where the pair of that name lies."""
+    return Pair(folder / f"{name}.crt", folder / f"{name}.key")
+
+
 def make(folder: Path, name: str, subject: str, *extensions: str) -> Pair:
     """A new pair NAME.crt, NAME.key in `folder`; the extensions say what it is good for."""
-    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+    pair = made(folder, name)
     added = [part for extension in extensions for part in ("-addext", extension)]
     run(
         *(packages.find("openssl"), "req", "-x509", "-nodes", "-days", "3650", "-subj", subject, *added),

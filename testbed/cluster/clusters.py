@@ -42,19 +42,24 @@ from testbed.cluster.binaries import (
 from testbed.cluster.certificates import Pair
 from testbed.cluster.control_plane import User, write_private
 from testbed.cluster.namespaces import Namespaces, created
-from testbed.cluster.slots import Slot
+from testbed.cluster.slots import SLOTS, Slot
 
 PROGRAMS: Final = (ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBE_PROXY, KUBE_SCHEDULER, KUBELET, KUBECTL)
 PORT: Final = 6443
 KUBECONFIG: Final = "kubeconfig"
 PROCESS_1: Final = "process-1"
 """The file beside the kubeconfig file that says the number of the cluster's process 1: by it others can enter too."""
+TOLD: Final = "told"
+"""The file beside it that names the folder with what a node's programs are told: a second one's are told it, too."""
 READY_TIMEOUT_S: Final = 300.0
 IMPORT_TIMEOUT_S: Final = 900.0
 ADMIN: Final = "admin"
+KUBELET_PAIR: Final = "kubelet"
+CLIENT_PAIR: Final = "client"
 USERS: Final = {
     ADMIN: "system:masters",
     f"system:node:{nodes.NODE}": "system:nodes",
+    f"system:node:{nodes.SECOND}": "system:nodes",
     "system:kube-controller-manager": "",
     "system:kube-scheduler": "",
     "system:kube-proxy": "",
@@ -68,6 +73,8 @@ class Cluster:
 
     kubeconfig: Path
     inside: Namespaces | None
+    told: Path | None = None
+    """Of one of ours: the folder with the certificates and kubeconfig files of a node's programs."""
 
     @property
     def api_server(self) -> ApiServer:
@@ -79,11 +86,8 @@ class Cluster:
 
         Does nothing for another tool's cluster: load images as that tool says (docs/kubernetes.md).
         """
-        if self.inside is None or _digests(archive) <= set(_ctr(self.inside, "images", "list").split()):
-            return
-        _ctr(self.inside, "images", "import", archive)
-        if nameless := replaced(_ctr(self.inside, "images", "list")):
-            _ctr(self.inside, "images", "remove", *nameless)
+        if self.inside is not None:
+            load(self.inside, archive)
 
 
 class Running(NamedTuple):
@@ -99,7 +103,17 @@ def at(kubeconfig: Path) -> Cluster:
         pid = int((kubeconfig.parent / PROCESS_1).read_text(encoding="ascii"))
     except FileNotFoundError:
         return Cluster(kubeconfig, None)
-    return Cluster(kubeconfig, Namespaces(pid))
+    told = Path((kubeconfig.parent / TOLD).read_text(encoding="utf-8"))
+    return Cluster(kubeconfig, Namespaces(pid), told)
+
+
+def load(inside: Namespaces, archive: Path) -> None:
+    """Have the node in these namespaces know the images in an OCI archive by their names."""
+    if _digests(archive) <= set(_ctr(inside, "images", "list").split()):
+        return
+    _ctr(inside, "images", "import", archive)
+    if nameless := replaced(_ctr(inside, "images", "list")):
+        _ctr(inside, "images", "remove", *nameless)
 
 
 def _ctr(inside: Namespaces, *argv: str | Path) -> str:
@@ -162,7 +176,7 @@ def running(folder: Path, progress: Progress = silent, *, bare: bool = False) ->
         try:
             yield Running(lab, _published(cluster, folder))
         finally:
-            for name in (KUBECONFIG, PROCESS_1):
+            for name in (KUBECONFIG, PROCESS_1, TOLD):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -170,6 +184,7 @@ def _published(cluster: Cluster, folder: Path) -> Cluster:
     """The same cluster, by files that others may use. The kubeconfig file comes last, when all is ready."""
     assert cluster.inside is not None
     (folder / PROCESS_1).write_text(f"{cluster.inside.pid}\n", encoding="ascii")
+    (folder / TOLD).write_text(str(cluster.told), encoding="utf-8")
     write_private(folder / KUBECONFIG, cluster.kubeconfig.read_text())
     return at(folder / KUBECONFIG)
 
@@ -179,18 +194,21 @@ def _start(lab: Lab, slot: Slot, inside: Namespaces) -> Cluster:
         lab.start(program, inside.entering(argv, lab.data(program)))
 
     folder, url = lab.data("node"), f"https://{slot.node}:{PORT}"
-    kubelet = certificates.make(folder, "kubelet", f"/CN={nodes.NODE}", f"subjectAltName=IP:{slot.node}")
-    client = certificates.make(folder, "client", "/O=system:masters/CN=kube-apiserver", "extendedKeyUsage=clientAuth")
+    addresses = ",".join(f"IP:{each.node}" for each in map(Slot, range(SLOTS)))  # a second node is of another slot
+    kubelet = certificates.make(folder, KUBELET_PAIR, f"/CN={nodes.NODE}", f"subjectAltName={addresses}")
+    client = certificates.make(
+        folder, CLIENT_PAIR, "/O=system:masters/CN=kube-apiserver", "extendedKeyUsage=clientAuth"
+    )
     run("containerd", nodes.containerd(folder, slot.images, images.PAUSE.reference))
     users = [User(name, group) for name, group in USERS.items()]
     trusted = control_plane.start(lab, run, url, users, _acting(client, kubelet.certificate))
-    configs = {user.name: folder / f"{user.name}.kubeconfig" for user in users}
+    configs = {user.name: kubeconfig_of(folder, user.name) for user in users}
     for user in users:
         control_plane.write_kubeconfig(configs[user.name], url, trusted, user)
     run("kube-controller-manager", controller_manager(configs["system:kube-controller-manager"], trusted))
     run("kube-scheduler", scheduler(configs["system:kube-scheduler"]))
-    until(lambda: _answers(lab, inside), READY_TIMEOUT_S, "containerd answers")
-    cluster = Cluster(configs[ADMIN], inside)
+    until(lambda: answers(lab, inside), READY_TIMEOUT_S, "containerd answers")
+    cluster = Cluster(configs[ADMIN], inside, folder)
     cluster.load(images.archive(images.PAUSE))
     own = configs[f"system:node:{nodes.NODE}"]
     run("kubelet", nodes.kubelet(lab.data("kubelet"), own, slot.node, slot.name, kubelet, client.certificate))
@@ -199,16 +217,26 @@ def _start(lab: Lab, slot: Slot, inside: Namespaces) -> Cluster:
     return cluster
 
 
-@contextmanager
-def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
-    """The machine as the cluster sees it: its name, its logs, and its cable to ours."""
+def kubeconfig_of(folder: Path, user: str) -> Path:
+    """Where a user's kubeconfig file lies."""
+    return folder / f"{user}.kubeconfig"
+
+
+def views(lab: Lab, slot: Slot, name: str) -> dict[Path, Path]:
+    """What a node sees at paths of the machine: its own name, logs, and folders of programs."""
     hosts = lab.data("node") / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{slot.node} {nodes.NODE}\n", encoding="ascii")
+    hosts.write_text(f"127.0.0.1 localhost\n{slot.node} {name}\n", encoding="ascii")
     shared = {Path("/etc/hosts"): hosts, Path("/var/log"): lab.data("var-log")}
     for constant in nodes.CONSTANTS:
         constant.mkdir(parents=True, exist_ok=True)
         shared[constant] = lab.data(str(constant.relative_to("/")).replace("/", "-"))
-    with created(lab, nodes.NODE, shared) as inside:
+    return shared
+
+
+@contextmanager
+def _machine(lab: Lab, slot: Slot) -> Iterator[Namespaces]:
+    """The machine as the cluster sees it: its name, its logs, and its cable to ours."""
+    with created(lab, nodes.NODE, views(lab, slot, nodes.NODE)) as inside:
         slot.connect(inside)
         # The API server calls on services too (webhooks). Without a route, no matter where to, the kernel refuses
         # before it asks the rules of kube-proxy.
@@ -248,13 +276,14 @@ def scheduler(kubeconfig: Path) -> list[str]:
     return [str(KUBE_SCHEDULER.path), f"--kubeconfig={kubeconfig}", "--leader-elect=false"]
 
 
-def _answers(lab: Lab, inside: Namespaces) -> bool:
+def answers(lab: Lab, inside: Namespaces) -> bool:
+    """Whether the containerd in these namespaces does, to kubelets too: those end if it knows its pods not yet."""
     lab.check()
     try:
         _ctr(inside, "version")
     except PlatformError:
         return False
-    return True
+    return nodes.ANSWERS_KUBELETS in lab.log("containerd").read_text(encoding="utf-8")
 
 
 def _ready(lab: Lab, server: ApiServer) -> bool:

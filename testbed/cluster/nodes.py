@@ -12,6 +12,7 @@ All three find the API server by a kubeconfig file, and stand in namespaces of t
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Final
@@ -21,38 +22,40 @@ from testbed.cluster.binaries import KUBE_PROXY, KUBELET
 from testbed.cluster.certificates import Pair
 
 NODE: Final = "node"
+SECOND: Final = "node-2"
+"""A node that may join (second_nodes.py)."""
 POD_NETWORK: Final = "10.244.0.0/16"
+POD_NETWORKS: Final = {NODE: "10.244.0.0/17", SECOND: "10.244.128.0/17"}
+"""Each node's part of it."""
 DNS_SERVICE: Final = IPv4Address("10.96.0.10")
 """Where pods ask for names: the address that the cluster's DNS, when there is one, has to take."""
 SOCKET: Final = Path("/run/containerd/containerd.sock")
+ANSWERS_KUBELETS: Final = "Start streaming server"
+"""The last that containerd says when it has read what it kept."""
 CONSTANTS: Final = (Path("/var/lib/kubelet"), Path("/var/lib/cni"))
 """Where a kubelet and CNI plugins always write: the cluster has folders of its own at these paths.
 
 Were they the machine's, our kubelet would delete the sockets of another that runs on it.
 """
-CNI: Final = {
-    "cniVersion": "0.4.0",
-    "name": "pods",
-    "plugins": [
-        {
-            "type": "ptp",
-            "ipam": {
-                "type": "host-local",
-                "dataDir": "/run/cni",
-                "ranges": [[{"subnet": POD_NETWORK}]],
-                "routes": [{"dst": "0.0.0.0/0"}],
-            },
-        },
-        {"type": "portmap", "capabilities": {"portMappings": True}},
-    ],
-}
 
 
-def containerd(folder: Path, images: Path, pause: str) -> list[str]:
+def cni(pods: str) -> dict[str, Any]:
+    """How a pod is wired whose address is one of that network."""
+    ipam = {
+        "type": "host-local",
+        "dataDir": "/run/cni",
+        "ranges": [[{"subnet": pods}]],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    }
+    wires = [{"type": "ptp", "ipam": ipam}, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    return {"cniVersion": "0.4.0", "name": "pods", "plugins": wires}
+
+
+def containerd(folder: Path, images: Path, pause: str, name: str = NODE) -> list[str]:
     """Images are kept in `images`; `pause` is the one whose only task is to hold a pod's namespaces."""
     plugins = folder / "cni"
     plugins.mkdir()
-    (plugins / "pods.conflist").write_text(json.dumps(CNI, indent=2), encoding="utf-8")
+    (plugins / "pods.conflist").write_text(json.dumps(cni(POD_NETWORKS[name]), indent=2), encoding="utf-8")
     config = folder / "containerd.toml"
     config.write_text(
         f"""version = 2
@@ -81,8 +84,21 @@ conf_dir = "{plugins}"
     return [packages.find("containerd"), f"--config={config}"]
 
 
-def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own: Pair, client: Path) -> list[str]:
-    """Pods' cgroups are made below `cgroup`; it shows its `own` certificate and accepts clients that show `client`."""
+def kubelet(
+    folder: Path,
+    kubeconfig: Path,
+    node: IPv4Address,
+    cgroup: str,
+    own: Pair,
+    client: Path,
+    *,
+    name: str = NODE,
+    taints: Sequence[Mapping[str, str]] = (),
+) -> list[str]:
+    """Pods' cgroups are made below `cgroup`; it shows its `own` certificate and accepts clients that show `client`.
+
+    Only pods that tolerate its `taints` come to it.
+    """
     names = folder / "resolv.conf"
     names.write_text("", encoding="ascii")  # no name server outside of the cluster is used
     config: dict[str, Any] = {
@@ -93,6 +109,7 @@ def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own:
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(own.certificate),
         "tlsPrivateKeyFile": str(own.key),
+        "registerWithTaints": [*taints],
         "clusterDNS": [str(DNS_SERVICE)],
         "clusterDomain": "cluster.local",
         "resolvConf": str(names),
@@ -113,17 +130,17 @@ def kubelet(folder: Path, kubeconfig: Path, node: IPv4Address, cgroup: str, own:
         f"--config={path}",
         f"--kubeconfig={kubeconfig}",
         f"--root-dir={folder / 'kubelet'}",
-        f"--hostname-override={NODE}",
+        f"--hostname-override={name}",
         f"--node-ip={node}",
     ]
 
 
-def kube_proxy(kubeconfig: Path) -> list[str]:
+def kube_proxy(kubeconfig: Path, name: str = NODE) -> list[str]:
     """It leaves alone the limits of connection tracking, which are the whole machine's."""
     return [
         str(KUBE_PROXY.path),
         f"--kubeconfig={kubeconfig}",
-        f"--hostname-override={NODE}",
+        f"--hostname-override={name}",
         f"--cluster-cidr={POD_NETWORK}",
         "--proxy-mode=iptables",
         "--conntrack-max-per-core=0",

@@ -38,6 +38,8 @@ CLUSTER: Final = {
 """The programs that a cluster needs, and the Debian package of each."""
 IMAGES: Final = {"buildah": "buildah", "debootstrap": "debootstrap", "unshare": "util-linux"}
 """The programs that building images needs, and the Debian package of each."""
+POLICIES: Final = {"nft": "nftables"}
+"""What a cluster needs whose network is to enforce NetworkPolicies (enforcing.py)."""
 BROWSER: Final = {"chromium": "chromium"}
 """What the tests of the report's page look at it with (testbed/browser)."""
 ELSEWHERE: Final = "name another cluster's kubeconfig file in DEDUP_TEST_KUBECONFIG"
@@ -82,8 +84,8 @@ def intended(*, browser: bool = False) -> str | None:
     """
     lacking: dict[str, str] = {}
     try:
-        check(CLUSTER | IMAGES)
-        lacking |= _lacking(CLUSTER | IMAGES)
+        check(CLUSTER | IMAGES | POLICIES)
+        lacking |= _lacking(CLUSTER | IMAGES | POLICIES)
     except EnvironmentError_:
         pass
     try:

@@ -45,13 +45,14 @@ def test_what_will_be_installed_is_said_before(as_root: Path, monkeypatch: pytes
         said is not None and "apt-get will install" in said and "runtime-package" in said and "DEDUP_INSTALL=no" in said
     )
     monkeypatch.setattr(packages, "CLUSTER", {"sh": "dash"})
-    monkeypatch.setattr(packages, "IMAGES", {"sh": "dash"})
+    for programs in ("IMAGES", "POLICIES"):
+        monkeypatch.setattr(packages, programs, {"sh": "dash"})
     assert packages.intended() is None, "nothing is missing"
 
 
 def test_a_browser_is_installed_where_tests_of_pages_are_run(as_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(as_root / "apt-get", "")
-    for programs in ("CLUSTER", "IMAGES"):
+    for programs in ("CLUSTER", "IMAGES", "POLICIES"):
         monkeypatch.setattr(packages, programs, {"sh": "dash"})
     monkeypatch.setattr(packages, "BROWSER", {"no-such-browser": "browser-package"})
     assert packages.intended() is None

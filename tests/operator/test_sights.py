@@ -150,6 +150,37 @@ def test_a_pod_that_takes_its_time_is_not_worth_a_word(found: list[dict[str, Any
     assert sights.seen({"metadata": {"name": "job"}}, found) == sights.RUNNING
 
 
+READY: Final = {"type": "Ready", "status": "True"}
+CONTAINERS_READY: Final = {"type": "ContainersReady", "status": "True"}
+LOST: Final = (READY | {"status": "False"}, CONTAINERS_READY)
+"""What the controller of nodes writes of a pod whose node does not answer; a node itself gives a reason."""
+
+
+def test_a_pod_whose_node_does_not_answer_is_told() -> None:
+    found = pod(None, None, phase="Running", conditions=LOST) | {"spec": {"nodeName": "node-2"}}
+    words = "the node of pod p, node-2, does not answer; if it is gone, delete the pod by force"
+    assert sights.seen({"metadata": {"name": "job"}}, [found]).message == sights.unheard([found]) == words
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (READY, CONTAINERS_READY),
+        (LOST[0] | {"reason": "ContainersNotReady"}, CONTAINERS_READY | {"status": "False"}),
+        (LOST[0] | {"reason": "ReadinessGatesNotReady"}, CONTAINERS_READY),
+        (LOST[0], CONTAINERS_READY | {"status": "False"}),
+        (LOST[0],),
+        (),
+    ],
+)
+def test_a_pod_of_which_its_node_says_that_it_is_not_ready_is_heard(conditions: tuple[dict[str, str], ...]) -> None:
+    assert sights.unheard([pod(None, None, phase="Running", conditions=conditions)]) == ""
+
+
+def test_of_a_pod_that_is_over_nothing_more_is_to_be_heard() -> None:
+    assert sights.unheard([pod(None, None, phase="Failed", conditions=LOST)]) == ""
+
+
 def test_a_job_whose_pod_is_refused_says_so_and_one_that_nobody_has_looked_at_yet_does_not() -> None:
     """Its controller writes that it has begun when it has made the pod, or could not."""
     job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z", "ready": 0}}
