@@ -18,7 +18,7 @@ from testbed.cluster.addons import busybox
 from testbed.cluster.clusters import Cluster
 from testbed.cluster.second_nodes import TAINT, SecondNode
 from tests.kubernetes import operated
-from tests.kubernetes.operated import Document, Operated, condition
+from tests.kubernetes.operated import Document
 from tests.kubernetes.test_cluster import asking, pod, served, serving
 from tests.kubernetes.test_disasters_cluster import Shared
 from tests.lab import harness
@@ -138,11 +138,6 @@ def begun(shared: Shared, client: ApiClient, name: str) -> Document:
     return document
 
 
-def ended(operator: Operated, name: str) -> Document:
-    status = operator.verdict(name)
-    return status
-
-
 def words(status: Document) -> str:
     """All that the conditions say."""
     return "; ".join(str(each["message"]) for each in status.get("conditions", ()))
@@ -161,7 +156,7 @@ def test_a_run_on_a_node_that(
         second.lose()
         told = f"the node of pod {run['metadata']['name']}, {nodes.SECOND}, does not answer"
         until(lambda: told in words(shared.operator.status(name)), BOUND_S, "the status says so", 0.5)
-    status = ended(shared.operator, name)
+    status = shared.operator.verdict(name)
     tell(f"a node that {'is lost' if lost else 'stays'}: {status['verdict']}: {words(status)[:300]}")
     assert status["verdict"] in (("Error", "Inconclusive") if lost else ("Pass",)), words(status)
     shared.operator.delete(name)
