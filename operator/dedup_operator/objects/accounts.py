@@ -131,9 +131,10 @@ def strikes(owner: Owner, experiment: Experiment, system: System, pods: Sequence
 def _run_rules(
     owner: Owner, experiment: Experiment, images: Sequence[ChaosImage], listed: Sequence[ListedSystem]
 ) -> Iterator[Rule]:
-    if names := _touched(owner, experiment, listed):
+    struck = _struck(owner, experiment, listed)
+    if names := [*struck, *_workers(owner, experiment)]:
         yield from _entered(names)
-    yield from _fault_rules(experiment, names, images)
+    yield from _fault_rules(experiment, struck, images)
 
 
 def _entered(names: list[str]) -> Iterator[Rule]:
@@ -143,16 +144,19 @@ def _entered(names: list[str]) -> Iterator[Rule]:
     yield _rule("", ["pods/exec"], ["get", "create"], names)
 
 
-def _touched(owner: Owner, experiment: Experiment, listed: Sequence[ListedSystem]) -> list[str]:
-    """The pods that runs may enter and kill: brokers, bookies, function workers of the experiment's own systems."""
-    found: list[str] = []
-    for system in experiment.spec.systems:
-        release = release_of(owner, system)
-        told = endpoints(system, release, owner.namespace, listed=listed)
-        beside = worker(experiment.spec, system, release, owner.namespace)
-        parts = [*told.brokers, *told.bookies, *([] if beside is None else [beside.process])]
-        found += [each.pod.name for each in parts if each.pod is not None]
-    return found
+def _struck(owner: Owner, experiment: Experiment, listed: Sequence[ListedSystem]) -> list[str]:
+    """The pods that faults may strike: brokers and bookies of the experiment's own systems."""
+    systems = experiment.spec.systems
+    told = [endpoints(each, release_of(owner, each), owner.namespace, listed=listed) for each in systems]
+    parts = (part for each in told for part in (*each.brokers, *each.bookies))
+    return [each.pod.name for each in parts if each.pod is not None]
+
+
+def _workers(owner: Owner, experiment: Experiment) -> list[str]:
+    """The pods of function workers, whose process the life of a function kills: no fault strikes them."""
+    spec = experiment.spec
+    found = (worker(spec, each, release_of(owner, each), owner.namespace) for each in spec.systems)
+    return [each.process.pod.name for each in found if each is not None and each.process.pod is not None]
 
 
 def _fault_rules(experiment: Experiment, names: list[str], images: Sequence[ChaosImage]) -> Iterator[Rule]:

@@ -438,6 +438,18 @@ def test_only_a_function_has_a_worker_which_runs_may_enter_and_its_consumer_kill
         assert (pod in entered) is there
 
 
+def test_a_fault_may_delete_pods_of_brokers_and_bookies_and_not_the_workers() -> None:
+    works = load(EXAMPLES / "workloads" / "pulsar-functions.yaml")
+    deleted = works.model_dump(by_alias=True, mode="json", exclude_none=True)
+    deleted["spec"]["faults"] = [{"name": "deleted", "at": {"message": 1}, "podDelete": {}}]
+    made = parse(deleted, source="test")
+    release = release_of(OWNER, made.spec.systems[0])
+    rules = [rule for each in accounts(OWNER, made) if each["kind"] == "Role" for rule in each["rules"]]
+    (names,) = [rule["resourceNames"] for rule in rules if rule["verbs"] == ["delete"]]
+    assert {f"{release}-broker-0", f"{release}-bookie-0"} <= set(names)
+    assert f"{release}-functions-0" not in names
+
+
 def test_a_chart_is_told_what_the_experiment_says_whatever_else_it_is_told(experiment: Experiment) -> None:
     more = SETTINGS.model_copy(update={"charts": {"kafka": {"brokers": 1, "heapMiB": 300}}})
     said = values(experiment.spec.systems[0], more)
