@@ -305,6 +305,6 @@ def _collide(dice: random.Random, read: list[Read]) -> None:
 
 
 MISREAD: Final[list[Callable[[random.Random, list[Read]], None]]] = [
-    *(_read_again, _read_again, _skip, _leave_tail, _leave_tail, _leave_tail, _collide, _collide),
+    *(_read_again, _read_again, _skip, _leave_tail, _leave_tail, _leave_tail, *(_collide,) * 4),
     lambda dice, read: dice.shuffle(read),
 ]
