@@ -127,7 +127,11 @@ WRONG: Final[list[tuple[Values, str]]] = [
         r"/s3/webIdentity': missing property 'role'",
     ),
     (
-        {"settings": {"artifacts": {"s3": {"bucket": "b", "webIdentity": {**IDENTITY, "role": "administrator-of-all"}}}}},
+        {
+            "settings": {
+                "artifacts": {"s3": {"bucket": "b", "webIdentity": {**IDENTITY, "role": "administrator-of-all"}}}
+            }
+        },
         r"/webIdentity/role': 'administrator-of-all' does not match pattern",
     ),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),

@@ -49,7 +49,11 @@ def environment(container: Object) -> dict[str, Any]:
 
 def pods(experiment: Experiment, settings: Settings) -> list[Object]:
     """The specs of the Jobs' pods."""
-    jobs = [job(experiment, settings=settings), report(OWNER, settings), verification(OWNER, local(experiment), settings)]
+    jobs = [
+        job(experiment, settings=settings),
+        report(OWNER, settings),
+        verification(OWNER, local(experiment), settings),
+    ]
     return [each["spec"]["template"]["spec"] for each in jobs]
 
 
