@@ -188,6 +188,29 @@ def test_a_job_whose_pod_is_refused_says_so_and_one_that_nobody_has_looked_at_ye
     assert sights.seen(job, [pod("ContainerCreating")]) == sights.seen({**job, "status": {}}, []) == sights.RUNNING
 
 
+def ended(phase: str, code: int, words: str) -> dict[str, Any]:
+    """A pod of a report that has ended."""
+    end = {"terminated": {"exitCode": code, "message": f"{words}\n"}}
+    return {
+        "metadata": {"name": "a"},
+        "status": {"phase": phase, "containerStatuses": [{"name": "report", "state": end}]},
+    }
+
+
+def test_why_a_job_tries_again_is_told_while_it_waits() -> None:
+    job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z"}}
+    seen = sights.seen(job, [ended("Failed", 4, "s3://b: got a refusal; …")] * 2)
+    assert seen.status is Status.RUNNING
+    assert seen.message == "a pod failed, and another is to try again: report ended with 4: s3://b: got a refusal; …"
+
+
+def test_while_the_next_one_is_at_work_it_is_not() -> None:
+    job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z"}}
+    at_work = {"metadata": {"name": "b"}, "status": {"phase": "Running"}}
+    for there in ([ended("Failed", 4, "a refusal"), at_work], [ended("Succeeded", 0, "")]):
+        assert sights.seen(job, there) == sights.RUNNING
+
+
 def test_words_of_kubernetes_stay_short_and_on_one_line() -> None:
     found = pod(conditions=({**NO_ROOM, "message": "a\nb" * 999},))
     assert len(said := sights.because(sights.RUNNING, [found]).message) <= sights.MAX_WORDS and said.isprintable()
