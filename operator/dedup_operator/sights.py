@@ -255,11 +255,9 @@ def _podless(job: Object, pods: Sequence[Object]) -> str:
 
 
 def _failed_so_far(pods: Iterable[Object]) -> str:
-    """Why a Job's pod failed, if all that it has made did and it is to make another: it may wait minutes before that."""
-    there = list(pods)
-    if any(each.get("status", {}).get("phase") != ENDS[1] for each in there) or not (words := _failure_in(there)):
-        return ""
-    return short(f"a pod failed, and another is to try again: {words}")
+    """Why a pod of a Job failed that tries again: it may wait for minutes before it does, and fail once more."""
+    words = _failure_in(each for each in pods if (each.get("status") or {}).get("phase") == ENDS[1])
+    return short(f"a pod failed, and another is to try again: {words}") if words else ""
 
 
 def _last_words(job: Object, pods: Iterable[Object]) -> str:
