@@ -399,20 +399,6 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
 
 
-def test_pods_have_an_identity_instead_of_keys_where_the_administrator_says_so(helm: Helm) -> None:
-    role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dedup"}
-    told = settings(helm.render({"settings": {"artifacts": {"s3": {"bucket": "b"}}, "accountAnnotations": role}}))
-    assert told.account_annotations == role
-    assert told.artifacts.s3 is not None and told.artifacts.s3.secret is None
-
-
-def test_or_show_the_store_a_token_of_their_account(helm: Helm) -> None:
-    said = {**IDENTITY, "stsEndpoint": "https://sts.example:4223/sts/tenant"}
-    told = settings(helm.render({"settings": {"artifacts": {"s3": {"bucket": "b", "webIdentity": said}}}}))
-    assert told.artifacts.s3 is not None and told.artifacts.s3.web_identity is not None
-    assert told.artifacts.s3.web_identity.model_dump(by_alias=True) == said
-
-
 def test_an_image_may_be_pinned_by_its_digest(helm: Helm) -> None:
     tag = f"1.0@sha256:{'a' * 64}"
     rendered = helm.render({"image": {"tag": tag}, "settings": {"runnerImage": {"tag": tag}}})
