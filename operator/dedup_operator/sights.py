@@ -103,7 +103,8 @@ def seen(job: Object, pods: Sequence[Object]) -> Observation:
         case "Failed":
             return Observation(status=Status.FAILED, message=_last_words(job, pods))
         case _:
-            return Observation(status=Status.RUNNING, message=waiting(pods) or unheard(pods) or _podless(job, pods))
+            words = waiting(pods) or unheard(pods) or _failed_so_far(pods) or _podless(job, pods)
+            return Observation(status=Status.RUNNING, message=words)
 
 
 def waiting(pods: Iterable[Object]) -> str:
@@ -253,13 +254,26 @@ def _podless(job: Object, pods: Sequence[Object]) -> str:
     return f"no pod of Job {name} is there; kubectl describe job {name} says why (a quota, Pod Security)"
 
 
+def _failed_so_far(pods: Iterable[Object]) -> str:
+    """Why a pod of a Job failed that tries again: it may wait for minutes before it does, and fail once more."""
+    words = _failure_in(each for each in pods if (each.get("status") or {}).get("phase") == ENDS[1])
+    return short(f"a pod failed, and another is to try again: {words}") if words else ""
+
+
 def _last_words(job: Object, pods: Iterable[Object]) -> str:
+    if words := _failure_in(pods):
+        return short(words)
+    failed = next(each for each in job["status"]["conditions"] if each["type"] == "Failed" and each["status"] == "True")
+    return short(f"{failed.get('reason', 'Failed')}: {failed.get('message', 'no words')}")
+
+
+def _failure_in(pods: Iterable[Object]) -> str:
+    """Which program failed first, and its last line; of a run's programs the conductor's, if it did."""
     for name, code, words in sorted(_terminated(pods), key=lambda each: each[0] != "conductor"):
         if code != 0:
             last = words.strip().splitlines()
-            return short(f"{name} ended with {code}: {last[-1] if last else 'no words'}")
-    failed = next(each for each in job["status"]["conditions"] if each["type"] == "Failed" and each["status"] == "True")
-    return short(f"{failed.get('reason', 'Failed')}: {failed.get('message', 'no words')}")
+            return f"{name} ended with {code}: {last[-1] if last else 'no words'}"
+    return ""
 
 
 def _terminated(pods: Iterable[Object]) -> list[tuple[str, int, str]]:

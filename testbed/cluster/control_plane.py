@@ -11,7 +11,8 @@ How the two are put together:
 - **kube-apiserver** listens on one free port of the loopback address. It makes its own certificate; clients that trust
   the server take it from the kubeconfig file. It signs service-account tokens with that certificate's key.
 - **Who may do what**: there is one user, `admin`, known by a random token and a member of `system:masters`; all others
-  are refused (401). RBAC decides about users that come later, such as service accounts.
+  are refused (401), but for the two documents by which a store may prove tokens of service accounts: who asks for these
+  may be nobody (RBAC decides whether he gets them). RBAC decides about users that come later, such as service accounts.
 
 Both run under keepers (dedup_lab.systems.keepers): they end with the process that started them, however it ends.
 """
@@ -60,6 +61,13 @@ ALONE: Final = (
     "--endpoint-reconciler-type=none",
 )
 """An API server's further options when only tests use it."""
+DISCOVERY: Final = ("/.well-known/openid-configuration", "/openid/v1/jwks")
+"""Who issues the tokens of service accounts, and how they are signed."""
+AUTHENTICATION: Final = {
+    "apiVersion": "apiserver.config.k8s.io/v1",
+    "kind": "AuthenticationConfiguration",
+    "anonymous": {"enabled": True, "conditions": [{"path": each} for each in DISCOVERY]},
+}
 Run = Callable[[str, Sequence[str]], object]
 """Starts a program, of a name, by its command line."""
 
@@ -155,10 +163,11 @@ def etcd_flags(folder: Path) -> list[str]:
 
 
 def apiserver_flags(folder: Path, etcd: Path, url: str, users: Sequence[User]) -> list[str]:
-    """One address, no anonymous access, known users; certificate and keys are made by the server in `folder`."""
+    """One address, known users and nobody else; certificate and keys are made by the server in `folder`."""
     at = urlsplit(url)
     tokens = folder / "tokens.csv"
     write_private(tokens, "".join(f'{user.token},{user.name},{user.name},"{user.group}"\n' for user in users))
+    write_private(folder / "authentication.json", json.dumps(AUTHENTICATION))
     return [
         f"--etcd-servers={_socket(etcd / CLIENTS)}",
         f"--bind-address={at.hostname}",
@@ -167,7 +176,7 @@ def apiserver_flags(folder: Path, etcd: Path, url: str, users: Sequence[User]) -
         f"--service-cluster-ip-range={SERVICE_NETWORK}",
         f"--cert-dir={folder}",
         f"--token-auth-file={tokens}",
-        "--anonymous-auth=false",
+        f"--authentication-config={folder / 'authentication.json'}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={folder / 'apiserver.key'}",
         f"--service-account-key-file={folder / 'apiserver.key'}",

@@ -46,6 +46,7 @@ ELSEWHERE: Final = f"{NAMESPACE}-other"
 LEASES: Final = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd.PLURAL}.{crd.GROUP}"
 S3: Final = {"bucket": "b", "prefix": "team/x", "endpoint": "http://minio.minio:9000", "region": "eu", "secret": "keys"}
+IDENTITY: Final = {"audience": "minio.minio", "role": "arn:minio:iam:::role/reeFDUnitwBRPBk337yQUrnJxO0"}
 ON_FAST_NODES: Final = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
 PLACED: Final[Values] = {
     "affinity": {
@@ -117,6 +118,22 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"image": {"tag": "1.0@sha256:abc"}}, r"/image/tag': '1.0@sha256:abc' does not match pattern"),
     ({"settings": {"artifacts": {"s3": S3, "volume": {"claim": "c"}}}}, r"maxProperties: got 2, want 1"),
     ({"settings": {"artifacts": {"s3": {**S3, "accessKey": "x"}}}}, r"additional properties 'accessKey' not allowed"),
+    (
+        {"settings": {"artifacts": {"s3": {**S3, "webIdentity": IDENTITY}}}},
+        r"settings.artifacts.s3: got secret and webIdentity; a store knows pods by one of them; leave the other out",
+    ),
+    (
+        {"settings": {"artifacts": {"s3": {"bucket": "b", "webIdentity": {"audience": "a"}}}}},
+        r"/s3/webIdentity': missing property 'role'",
+    ),
+    (
+        {
+            "settings": {
+                "artifacts": {"s3": {"bucket": "b", "webIdentity": {**IDENTITY, "role": "administrator-of-all"}}}
+            }
+        },
+        r"/webIdentity/role': 'administrator-of-all' does not match pattern",
+    ),
     ({"settings": {"spark": {"executors": 0}}}, r"/settings/spark/executors': minimum: got 0, want 1"),
     (
         {"settings": {"chaosImages": [{"name": "a", "rights": ["Secrets"], "sha256": ["0" * 64]}]}},
@@ -380,13 +397,6 @@ def test_its_settings_are_what_the_operator_reads(helm: Helm) -> None:
     assert [each.image and each.image.reference for each in told.chaos_images] == ["r.example/x:1"]
     plain = settings(helm.render({}), artifacts={"volume": {"claim": "c"}})
     assert (plain.spark.executors, plain.concurrent_experiments) == (1, 4)
-
-
-def test_pods_have_an_identity_instead_of_keys_where_the_administrator_says_so(helm: Helm) -> None:
-    role = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/dedup"}
-    told = settings(helm.render({"settings": {"artifacts": {"s3": {"bucket": "b"}}, "accountAnnotations": role}}))
-    assert told.account_annotations == role
-    assert told.artifacts.s3 is not None and told.artifacts.s3.secret is None
 
 
 def test_an_image_may_be_pinned_by_its_digest(helm: Helm) -> None:

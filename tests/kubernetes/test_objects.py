@@ -4,6 +4,7 @@ An API server without nodes runs none of them (test_whole_runs_cluster.py does),
 know, and a pod that asks for more than its namespace allows.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,10 @@ PATHS: Final = {
 }
 S3: Final = {"s3": {"bucket": "b", "endpoint": "http://store:9000", "secret": "keys"}}
 SETTINGS: Final = Settings.model_validate({"namespace": NAMESPACE, "artifacts": S3})
+IDENTITY: Final = {"audience": "store", "role": "arn:aws:iam::123456789012:role/dedup"}
+IDENTIFIED: Final = Settings.model_validate(
+    {"namespace": NAMESPACE, "artifacts": {"s3": {"bucket": "b", "webIdentity": IDENTITY}}}
+)
 EXPERIMENT: Final = load(Path(__file__).parents[2] / "examples" / "kafka-vs-pulsar.yaml")
 OWNER: Final = Owner(NAMESPACE, EXPERIMENT.name, str(uuid4()))
 
@@ -120,6 +125,15 @@ def test_the_verification_is_taken_as_it_is(client: ApiClient) -> None:
 def test_a_report_is_taken_as_it_is(client: ApiClient) -> None:
     for each in report_objects(OWNER, SETTINGS, failed=True):
         status, said = create(client, each)
+        assert status == 201, said
+
+
+def test_so_are_pods_that_show_the_store_a_token(client: ApiClient) -> None:
+    _, job = run_objects(OWNER, EXPERIMENT, plan(EXPERIMENT)[0], 1, IDENTIFIED)
+    another = OWNER._replace(uid=str(uuid4()))
+    for each in (pod(job), verification(another, EXPERIMENT, IDENTIFIED)):
+        assert '"identity"' in json.dumps(each)
+        status, said = create(client, each, dryRun="All")
         assert status == 201, said
 
 

@@ -188,6 +188,32 @@ def test_a_job_whose_pod_is_refused_says_so_and_one_that_nobody_has_looked_at_ye
     assert sights.seen(job, [pod("ContainerCreating")]) == sights.seen({**job, "status": {}}, []) == sights.RUNNING
 
 
+def ended(phase: str, code: int, words: str) -> dict[str, Any]:
+    """A pod of a report that has ended."""
+    end = {"terminated": {"exitCode": code, "message": f"{words}\n"}}
+    return {
+        "metadata": {"name": "a"},
+        "status": {"phase": phase, "containerStatuses": [{"name": "report", "state": end}]},
+    }
+
+
+@pytest.mark.parametrize("others", [[], [ended("Failed", 4, "a refusal")], [{"metadata": {"name": "b"}}]])
+def test_why_a_job_tries_again_is_told_until_it_has_done(others: list[dict[str, Any]]) -> None:
+    job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z"}}
+    seen = sights.seen(job, [*others, ended("Failed", 4, "a refusal")])
+    assert seen.status is Status.RUNNING
+    assert seen.message == "a pod failed, and another is to try again: report ended with 4: a refusal"
+
+
+@pytest.mark.parametrize(
+    "there", [ended("Succeeded", 0, ""), ended("Running", 4, "a refusal"), {"metadata": {"name": "b"}}]
+)
+def test_of_a_pod_that_has_not_failed_nothing_is_told(there: dict[str, Any]) -> None:
+    """A container that failed is not a whole pod: a run's other programs have to end yet."""
+    job = {"metadata": {"name": "job"}, "status": {"startTime": "1970-01-01T00:00:00Z"}}
+    assert sights.seen(job, [there]) == sights.RUNNING
+
+
 def test_words_of_kubernetes_stay_short_and_on_one_line() -> None:
     found = pod(conditions=({**NO_ROOM, "message": "a\nb" * 999},))
     assert len(said := sights.because(sights.RUNNING, [found]).message) <= sights.MAX_WORDS and said.isprintable()

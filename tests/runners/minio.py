@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,12 +18,13 @@ from dedup_runners.waiting import until
 BUCKET: Final = "histories"
 START_S: Final = 60.0
 END_S: Final = 20.0
+NOTHING: Final[Mapping[str, str]] = {}
 
 
 class ObjectStore:
-    """A running MinIO; `environment` is what its clients need."""
+    """A running MinIO; `environment` is what its clients need. The server itself may be told more."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, variables: Mapping[str, str] = NOTHING, options: Sequence[str] = ()) -> None:
         (port,) = free(1)
         self.url = f"http://127.0.0.1:{port}"
         self.environment = {
@@ -31,11 +32,14 @@ class ObjectStore:
             "AWS_ACCESS_KEY_ID": "dedup-test",
             "AWS_SECRET_ACCESS_KEY": "dedup-test-password",
         }
-        words = ["server", "--quiet", "--address", self.url.removeprefix("http://"), str(folder)]
+        words = ["server", "--quiet", "--address", self.url.removeprefix("http://"), *options, str(folder)]
         keys = {"MINIO_ROOT_USER": "dedup-test", "MINIO_ROOT_PASSWORD": "dedup-test-password"}
         with (folder.parent / "minio.log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(binaries.find(binaries.MINIO)), *words], env={**os.environ, **keys}, stdout=log, stderr=log
+                [str(binaries.find(binaries.MINIO)), *words],
+                env={**os.environ, **keys, **variables},
+                stdout=log,
+                stderr=log,
             )
 
     def ready(self) -> bool:
@@ -50,10 +54,10 @@ class ObjectStore:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[ObjectStore]:
+def served(folder: Path, variables: Mapping[str, str] = NOTHING, options: Sequence[str] = ()) -> Iterator[ObjectStore]:
     """A MinIO with one empty bucket, until the block ends. This process's environment leads to it meanwhile."""
     folder.mkdir()
-    store = ObjectStore(folder)
+    store = ObjectStore(folder, variables, options)
     before = dict(os.environ)
     try:
         until(store.ready, START_S, "MinIO to answer", 0.1)

@@ -6,6 +6,11 @@
 {{- if and .Values.watch.all .Values.watch.namespaces -}}
 {{- fail "watch: got all and namespaces; one of them says whose experiments are run; leave the other out" -}}
 {{- end -}}
+{{- with (.Values.settings.artifacts | default dict).s3 -}}
+{{- if and .secret .webIdentity -}}
+{{- fail "settings.artifacts.s3: got secret and webIdentity; a store knows pods by one of them; leave the other out" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.watch.all .Values.settings.systems -}}
 {{- fail "settings.systems: got entries beside watch.all; rights of an entry are in namespaces that are told; name them in watch.namespaces" -}}
 {{- end -}}

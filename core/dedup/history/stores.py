@@ -3,12 +3,15 @@
 A *place* is either of the two, with the interface of `pathlib` (`/`, `name`, `open`, `read_bytes`). A folder is a plain
 `pathlib.Path`. Keys and the store's address come from the environment variables that every S3 client reads
 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL, AWS_REGION); they are in no argument and no file of ours.
+A pod with an identity has a file with a token instead (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN): the client has the
+store's STS lend it keys for that, and new ones before those expire.
 
 A store differs from a folder in three ways. Folders are only parts of names: an empty folder does not exist. An object
 appears whole or not at all, so nothing needs to be renamed. And any call may find that the store is out of reach, which
 proves nothing about its content.
 """
 
+import logging
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,6 +30,8 @@ Place = Path | UPath
 
 SCHEMES: Final = ("s3", "s3a")
 """The second is what Hadoop calls the first."""
+
+logging.getLogger("aiobotocore.credentials").setLevel(logging.CRITICAL)  # it would tell what is raised, too, at length
 
 
 def place(text: str) -> Place:
@@ -72,9 +77,16 @@ def reached(where: Place) -> Iterator[None]:
         raise EnvironmentError_(
             where=str(where),
             got=str(error) or type(error).__name__,
-            rule="the store must answer, and accept the keys in the environment",
-            todo="check AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and that the bucket exists",
+            rule="the store must answer, and accept the keys or the identity that the environment names",
+            todo=f"check AWS_ENDPOINT_URL, {_who_asks()}, and that the bucket exists",
         ) from None
+
+
+def _who_asks() -> str:
+    """By which variables the store knows who asks. A client takes keys before it looks for an identity."""
+    if "AWS_ACCESS_KEY_ID" not in os.environ and "AWS_WEB_IDENTITY_TOKEN_FILE" in os.environ:
+        return "AWS_ROLE_ARN and for which audience the token in AWS_WEB_IDENTITY_TOKEN_FILE is"
+    return "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, of keys that are lent AWS_SESSION_TOKEN"
 
 
 def below(root: Place) -> list[str]:

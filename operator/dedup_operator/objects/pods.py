@@ -1,7 +1,8 @@
 """What all pods of ours have in common: no privilege, no root, nothing to write to but what is mounted.
 
 That is Pod Security's level "restricted", and a read-only root file system besides. Keys of the store come from a
-Secret into the environment of those who need them, and stand in no object of ours.
+Secret into the environment of those who need them, and stand in no object of ours. A store that knows pods by their
+accounts is shown a token instead, which those who need it mount.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,8 @@ from dedup_operator.objects.settings import (
 USER: Final = 1000
 """Of all our pods, Spark's too: what one has put on a volume, another may have to add to."""
 TOKEN_MOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+IDENTITY_MOUNT: Final = "/var/run/secrets/dedup.dev/store"
+"""Where a token is that is for the store only."""
 TOKEN_LIVES_S: Final = 3600
 CONFIG: Final = "/config"
 """Where a pod finds the ConfigMap that tells it what to do."""
@@ -136,6 +139,10 @@ def store_environment(artifacts: Artifacts) -> list[Object]:
     said = {"AWS_REGION": artifacts.s3.region}
     if artifacts.s3.endpoint is not None:
         said["AWS_ENDPOINT_URL"] = artifacts.s3.endpoint
+    if (identity := artifacts.s3.web_identity) is not None:
+        said |= {"AWS_WEB_IDENTITY_TOKEN_FILE": f"{IDENTITY_MOUNT}/token", "AWS_ROLE_ARN": identity.role}
+        if identity.sts_endpoint is not None:
+            said["AWS_ENDPOINT_URL_STS"] = identity.sts_endpoint
     secret = artifacts.s3.secret
     keys = [] if secret is None else [_from_secret(secret, key) for key in STORE_KEYS]
     if secret is not None:
@@ -152,11 +159,17 @@ def _from_secret(secret: str, key: str, *, optional: bool = False) -> Object:
 
 
 def store_volumes(artifacts: Artifacts) -> list[Object]:
-    """The claim, if histories go to one; it is mounted at /store."""
-    if artifacts.volume is None:
+    """The claim, if histories go to one; or the token by which S3 knows the pod. Kubernetes renews the token."""
+    if artifacts.volume is not None:
+        return [{"name": "store", "persistentVolumeClaim": {"claimName": artifacts.volume.claim}}]
+    if artifacts.s3 is None or artifacts.s3.web_identity is None:
         return []
-    return [{"name": "store", "persistentVolumeClaim": {"claimName": artifacts.volume.claim}}]
+    token = {"path": "token", "audience": artifacts.s3.web_identity.audience, "expirationSeconds": TOKEN_LIVES_S}
+    return [{"name": "identity", "projected": {"defaultMode": 0o440, "sources": [{"serviceAccountToken": token}]}}]
 
 
 def store_mounts(artifacts: Artifacts) -> dict[str, str]:
-    return {} if artifacts.volume is None else {"store": STORE_MOUNT}
+    """Where a container that reaches the store mounts them."""
+    if artifacts.volume is not None:
+        return {"store": STORE_MOUNT}
+    return {"identity": IDENTITY_MOUNT} if artifacts.s3 is not None and artifacts.s3.web_identity is not None else {}

@@ -49,6 +49,21 @@ class Image(Part):
         return f"{self.repository}:{self.tag}"
 
 
+class WebIdentity(Part):
+    """An identity of pods that needs no key: a token of the pod's account, for which the store's STS lends keys.
+
+    The administrator's only: who names the store could else have tokens for another one sent to himself.
+    """
+
+    audience: Text = Field(description="whom the token is for, as the store knows itself")
+    role: Annotated[str, Field(pattern=r"^arn:[^\s]+$", min_length=20, max_length=2048)] = Field(
+        description="the ARN of the role that the store gives for it"
+    )
+    sts_endpoint: Annotated[str, Field(pattern=_LINE, max_length=300)] | None = Field(
+        None, description="where the STS is; left out: at the store's own endpoint, or Amazon's"
+    )
+
+
 class S3(Part):
     """A bucket; its keys are in a Secret, as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN)."""
 
@@ -59,6 +74,13 @@ class S3(Part):
     )
     region: Text = "us-east-1"
     secret: Text | None = Field(None, description="a Secret of the experiment's namespace; none: pods have an identity")
+    web_identity: WebIdentity | None = Field(None, description="the identity, where no webhook of a cloud gives it")
+
+    @model_validator(mode="after")
+    def _keys_or_identity(self) -> Self:
+        if self.secret is not None and self.web_identity is not None:
+            raise ValueError("a store knows pods by a secret or by a webIdentity; leave one of them out")
+        return self
 
 
 class Volume(Part):
