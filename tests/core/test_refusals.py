@@ -15,8 +15,11 @@ from testbed.specs import ABSENT, changed
 from dedup.errors import SpecificationError
 from dedup.experiment.clients import libraries
 from dedup.experiment.spec import parse
+from dedup.experiment.systems import PRODUCTS
 from dedup.faults.registry import KINDS
 
+*_FIRST, _FINAL = PRODUCTS
+ONE_SYSTEM: Final = f"a system is exactly one of {', '.join(_FIRST)} and {_FINAL}"
 *_MOST, _LAST = (kind.key for kind in KINDS)
 
 WORKLOAD: Final = (
@@ -243,11 +246,11 @@ def test_required_keys(key: str) -> None:
         ),
         (
             [("spec/systems/0/pulsar", {})],
-            "spec.systems[0]: got {name, kafka, pulsar}; a system is exactly one of kafka and pulsar; keep one of them",
+            f"spec.systems[0]: got {{name, kafka, pulsar}}; {ONE_SYSTEM}; keep one of them",
         ),
         (
             [("spec/systems/0/kafka", ABSENT)],
-            "spec.systems[0]: got {name}; a system is exactly one of kafka and pulsar; give one of these keys",
+            f"spec.systems[0]: got {{name}}; {ONE_SYSTEM}; give one of these keys",
         ),
         (
             [("spec/systems/0/kafka", None)],

@@ -14,6 +14,7 @@ from testbed.specs import ABSENT, changed
 
 from dedup.experiment.clients import CLIENTS, libraries
 from dedup.experiment.deployments import PLAIN_RULE, TOKEN_RULE
+from dedup.experiment.systems import PRODUCTS
 from dedup.faults.registry import KINDS as FAULTS
 
 _PUBLISHED: Final = Path(__file__).parents[2] / "examples"
@@ -392,6 +393,8 @@ KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
+*_FIRST, _FINAL = PRODUCTS
+ONE_SYSTEM: Final = f"a system is exactly one of {', '.join(_FIRST)} and {_FINAL}"
 *_MOST, _LAST = (kind.key for kind in FAULTS)
 KINDS: Final = f"a fault is exactly one of {', '.join(_MOST)} and {_LAST}"
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
@@ -845,13 +848,13 @@ MODELS_ONLY: Final = (
 """What CEL does not say: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
 
 ACROSS: Final = (
-    Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), "a system is exactly one of kafka and pulsar"),
-    Wrong("no kind of system", ((f"{KAFKA}/kafka", ABSENT),), "a system is exactly one of kafka and pulsar"),
+    Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), ONE_SYSTEM),
+    Wrong("no kind of system", ((f"{KAFKA}/kafka", ABSENT),), ONE_SYSTEM),
     Wrong(
         "a kind of system without a value",
         ((f"{KAFKA}/kafka", None),),
         "a system needs a mapping here",
-        "a system is exactly one of kafka and pulsar",
+        ONE_SYSTEM,
     ),
     Wrong(
         "two faults in one",
