@@ -112,9 +112,8 @@ crd: setup ## Write crds/ again, from the models of the experiment
 	mv .crd.yaml crds/dedupcomparison.yaml
 	cp crds/*.yaml charts/dedup-operator/crds/
 
-tables: setup ## Write the tables of docs/verdicts.md again, from the records of the counts
-	$(PYTHON) -m dedup.judgement.count_tables <docs/verdicts.md >.verdicts.md
-	mv .verdicts.md docs/verdicts.md
+tables: setup ## Write the tables of docs/ again that are made from the records of faults, clients and counts
+	$(PYTHON) -m scripts.tables
 
 probes: setup ## Ask Kafka and Pulsar, started here, for each rule of `dedup probe`, and write docs/probes.md again (minutes)
 	$(PYTHON) -m dedup_lab.probe_pages docs

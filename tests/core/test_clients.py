@@ -7,14 +7,15 @@ import pytest
 from dedup.experiment.clients import CLIENTS, Client, choices, speaking, table
 from dedup.experiment.spec import System
 from dedup.experiment.systems import PRODUCTS
+from dedup.pages import filled
 
 PAGE = Path(__file__).parents[2] / "docs" / "experiment.md"
 
 
 def test_the_page_has_the_table_of_clients() -> None:
-    assert "\n\n" + "\n".join(table()) + "\n\n" in PAGE.read_text(), (
-        "put in what `python -m dedup.experiment.clients` prints"
-    )
+    """If not: `make tables`."""
+    page = PAGE.read_text()
+    assert filled(page, {"clients": "\n".join(table())}) == page
 
 
 def test_every_product_has_a_client() -> None:

@@ -283,7 +283,7 @@ def test_of_two_clients_of_a_protocol_each_has_its_own_list_of_settings(monkeypa
     default = rules._settings(CLIENTS["confluent-kafka"]).holds
     assert default.startswith(
         "(has(self.client.library) ? self.client.library != 'confluent-kafka' : "
-        "(has(self.client.command) || !has(self.kafka)))"
+        "(has(self.client.command) || !has(self.kafka)"
     )
     assert rules._settings(other).holds == (
         "!has(self.client.library) || self.client.library != 'other' || "

@@ -5,14 +5,17 @@ the other refuses. So every wrong spec here is put to both: to the models by tes
 server by tests/kubernetes/test_crd.py. The innocent twins at the end are put to both as well.
 """
 
+import json
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from testbed import copies
 from testbed.specs import ABSENT, changed
 
-from dedup.experiment.clients import CLIENTS
+from dedup.experiment.clients import CLIENTS, libraries
 from dedup.experiment.deployments import PLAIN_RULE, TOKEN_RULE
+from dedup.experiment.systems import PRODUCTS
+from dedup.faults.registry import KINDS as FAULTS
 
 _PUBLISHED: Final = Path(__file__).parents[2] / "examples"
 EXAMPLES: Final = sorted(path for path in _PUBLISHED.rglob("*.yaml") if path.parent != _PUBLISHED / "ci")
@@ -390,10 +393,10 @@ KAFKA: Final = "spec/systems/0"
 FAULT: Final = "spec/faults/0"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
-KINDS: Final = (
-    "a fault is exactly one of killTCP, dropTCP, delayTCP, throttleTCP, kill, moveLeader, podDelete, partition, "
-    "pause, rollingRestart, fillDisk, message and chaos"
-)
+*_FIRST, _FINAL = PRODUCTS
+ONE_SYSTEM: Final = f"a system is exactly one of {', '.join(_FIRST)} and {_FINAL}"
+*_MOST, _LAST = (kind.key for kind in FAULTS)
+KINDS: Final = f"a fault is exactly one of {', '.join(_MOST)} and {_LAST}"
 LOST: Final = {"api": "Produce", "frame": "Reply", "action": "Lose"}
 HELD: Final = {**LOST, "action": "Stall", "deadline": "5s"}
 
@@ -623,8 +626,8 @@ WORDS: Final = (
     Wrong(
         "another client",
         ((f"{KAFKA}/client", {"library": "kafka-python"}),),
-        "one of confluent-kafka, kafka-java, franz-go, pulsar-client, pulsar-java",
-        'supported values: "confluent-kafka", "kafka-java", "franz-go", "pulsar-client", "pulsar-java"',
+        f"one of {', '.join(CLIENTS)}",
+        f"supported values: {', '.join(map(json.dumps, CLIENTS))}",
     ),
     Wrong("the latest version", ((f"{KAFKA}/kafka", {"version": "latest"}),), VERSION),
     Wrong("a Pulsar of half a version", (("spec/systems/1/pulsar", {"version": "4."}),), VERSION),
@@ -845,13 +848,13 @@ MODELS_ONLY: Final = (
 """What CEL does not say: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
 
 ACROSS: Final = (
-    Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), "a system is exactly one of kafka and pulsar"),
-    Wrong("no kind of system", ((f"{KAFKA}/kafka", ABSENT),), "a system is exactly one of kafka and pulsar"),
+    Wrong("two systems in one", ((f"{KAFKA}/pulsar", {}),), ONE_SYSTEM),
+    Wrong("no kind of system", ((f"{KAFKA}/kafka", ABSENT),), ONE_SYSTEM),
     Wrong(
         "a kind of system without a value",
         ((f"{KAFKA}/kafka", None),),
         "a system needs a mapping here",
-        "a system is exactly one of kafka and pulsar",
+        ONE_SYSTEM,
     ),
     Wrong(
         "two faults in one",
@@ -885,12 +888,12 @@ ACROSS: Final = (
     Wrong(
         "a client of the other system",
         ((f"{KAFKA}/client", {"library": "pulsar-client"}),),
-        "it does not speak to kafka; write confluent-kafka, kafka-java or franz-go, or take the key out",
+        f"it does not speak to kafka; write {libraries('kafka')}, or take the key out",
     ),
     Wrong(
         "a client of the other system, the other way round",
         (("spec/systems/1/client", {"library": "confluent-kafka"}),),
-        "it does not speak to pulsar; write pulsar-client or pulsar-java, or take the key out",
+        f"it does not speak to pulsar; write {libraries('pulsar')}, or take the key out",
     ),
     Wrong(
         "a version of a client for Python that nobody made ready",

@@ -7,7 +7,7 @@ address (`sasl.oauthbearer.token.endpoint.url`); the next release may add anothe
 and controls only how messages are sent. Settings that the tester depends on (addresses, idempotence, time-outs,
 callbacks) are not listed. Authentication is no setting: it comes from a Secret.
 
-`python -m dedup.experiment.clients` prints the table of docs/experiment.md.
+`make tables` writes the table of docs/experiment.md.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -237,7 +237,8 @@ def products(client: Client) -> str:
 
 def versions_of(client: Client) -> str:
     """The versions that may be chosen, in words."""
-    return f"{'the one that is installed; ' if client.is_installed else ''}{', '.join(client.versions)}"
+    listed = ", ".join(client.versions)
+    return "; ".join(filter(None, ("the one that is installed" if client.is_installed else "", listed)))
 
 
 def table() -> Iterator[str]:
@@ -247,7 +248,3 @@ def table() -> Iterator[str]:
     for client in CLIENTS.values():
         settings = ", ".join(f"`{name}`" for name in sorted(client.allowed))
         yield f"| `{client.library}` | {products(client)} | {client.words} | {versions_of(client)} | {settings} |"
-
-
-if __name__ == "__main__":
-    print(*table(), sep="\n")

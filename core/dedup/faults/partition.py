@@ -124,12 +124,13 @@ class Partition(FaultKind):
         "the fault is armed, since the future leader is not known yet; Kubernetes cannot remove it, so it sleeps until "
         "its time is over. A namespace whose Pod Security level is not *privileged* refuses it; the message is the "
         "API server's, the fault is not armed, and the run is an error. A network that does not enforce policies "
-        "leaves every connection open: the fault reports `no_effect`, and the run is inconclusive. If pods are "
-        "missing, or do not consent, the fault is not armed either. On one machine `dedup run` moves itself, and all "
-        "that it starts, into a user and a network namespace, without root, where each broker, bookie and ZooKeeper "
-        "has a network of its own; packets are dropped where these meet. Such an experiment reaches nothing outside. "
-        "It needs Linux with `unshare` and `nsenter` (util-linux) and a kernel that lets users make namespaces; "
-        "`dedup plan` says if this machine does not.",
+        "leaves every connection open: the fault reports `no_effect`, and the run is inconclusive. So it is where a "
+        "network keeps the connections that stand and refuses new ones only: the brokers need none, and no client "
+        "notices anything. If pods are missing, or do not consent, the fault is not armed either. On one machine "
+        "`dedup run` moves itself, and all that it starts, into a user and a network namespace, without root, where "
+        "each broker, bookie and ZooKeeper has a network of its own; packets are dropped where these meet. Such an "
+        "experiment reaches nothing outside. It needs Linux with `unshare` and `nsenter` (util-linux) and a kernel "
+        "that lets users make namespaces; `dedup plan` says if this machine does not.",
     )
 
     @model_validator(mode="after")

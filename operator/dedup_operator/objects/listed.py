@@ -19,6 +19,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup.experiment.spec import Spec, System
 from dedup.experiment.systems import Protocol
+from dedup.faults.kinds import Platform
 from dedup.faults.registry import KINDS
 from dedup.parts import Name, Part
 from dedup_operator.objects.brokers import TOXIPROXY_URL, through_proxies
@@ -54,9 +55,9 @@ MADE: Final[Mapping[str, Kind]] = {
 }
 """What an entry may name in `objects`. Of each the operator may delete what was made (charts/dedup-operator)."""
 
-_NOT_OFFERED: Final = ("partition", "rollingRestart", "fillDisk", "chaos")
-"""Faults that need more than an entry tells: who a broker's neighbours are, a disk, rights of another list."""
-OFFERED: Final = tuple(kind.key for kind in KINDS if kind.key not in _NOT_OFFERED)
+_NOT_OFFERED: Final = ("partition", "chaos")
+"""Faults of pods that need more than an entry tells: who a broker's neighbours are, rights of another list."""
+OFFERED: Final = tuple(kind.key for kind in KINDS if Platform.PODS in kind.platforms and kind.key not in _NOT_OFFERED)
 _OF_RELEASE: Final = ("release", "namespace")
 _OF_BROKER: Final = (*_OF_RELEASE, "number", "host")
 
