@@ -91,7 +91,7 @@ def with_transactions(dice: random.Random, history: History) -> History:
         if dice.random() < 0.8:
             holes.setdefault(partition, []).append(entry)
     received = [(arrival, *row) for arrival, row in enumerate(kept)]
-    open_ = {end.partition: _open(dice, end.entries) for end in history.end_positions() if dice.random() < 0.2}
+    open_ = {end.partition: _open(dice, end.entries) for end in history.end_positions() if dice.random() < 0.3}
     return replace(history, received=received, ends=history.ends, transactions=rows, holes=holes, open=open_)
 
 
