@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from dedup.experiment.stages import Observation
 from dedup_operator import sights
-from dedup_operator.clusters import ClusterError
-from dedup_operator.objects.names import labels
+from dedup_operator.belongings import Foreign
+from dedup_operator.clusters import ClusterError, Object
+from dedup_operator.objects.names import UID, labels
 from dedup_operator.objects.systems import values
-from dedup_operator.provision.provisioner import Provisioner
+from dedup_operator.provision.provisioner import WORKLOADS, Provisioner
 from dedup_operator.releases import DEPLOYED, RELEASE, secrets_of, state_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING
 
@@ -89,4 +90,15 @@ class Helm(Provisioner):
         self._context.releases.uninstall(self._release, self._belongings.namespace)
 
     def _state(self) -> str | None:
+        """Foreign if a record of that release is not ours: Helm would take it for its own."""
+        for record in secrets_of(self._cluster, self._release, self._belongings.namespace):
+            meta = record["metadata"]
+            ours = not meta.get("ownerReferences") and (meta.get("labels") or {}).get(UID) == self._owner.uid
+            if not ours and not self._belongings.owns(record):
+                raise Foreign("Secret", meta["name"])
         return state_of(self._cluster, self._release, self._belongings.namespace)
+
+    def _list(self, kind: str) -> list[Object]:
+        """Anybody can give a workload of his own the release's label."""
+        found = super()._list(kind)
+        return [each for each in found if self._belongings.owns(each)] if kind in WORKLOADS else found
