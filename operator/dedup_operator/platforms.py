@@ -7,8 +7,8 @@ belong to the experiment is never taken for ours.
 A run is one Job (decision 012). Its first stage is done when all its programs have started, the next when the producer
 has ended in order, and the rest with the Job. A Job that is deleted leaves a pod that still ends, and its watchdog may
 still have a fault to heal; a pod that broke may leave a partition until its deadline. No other run of the experiment
-begins beside either. A Job that failed since its pod was taken away (a deletion, an eviction, a lost node) is a run that
-was interrupted, and not one that failed: it is done again, as a new attempt.
+begins beside either. A Job that failed since its pod was taken away (a deletion, an eviction, a lost node) is a run
+that was interrupted, and not one that failed: it is done again, as a new attempt.
 """
 
 import time

@@ -368,8 +368,8 @@ class _Look:
     ) -> State:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
-        Not what is not installed, or looked at by nobody, a right that is missing, or a name that somebody else's object
-        has: that may be mended yet, and histories wait. It counts as never begun, however often it is refused.
+        Not what is not installed, or looked at by nobody, a right that is missing, or a name that somebody else has
+        taken: that may be mended yet, and histories wait. It counts as never begun, however often it is refused.
         """
         saved, stood = state, self._before
 

@@ -246,10 +246,9 @@ def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:
     return sorted(found, key=lambda each: int(each["metadata"]["labels"].get("version", "0")))
 
 
-def state_of(cluster: Cluster, release: str, namespace: str) -> str | None:
-    """Helm's word for the release: deployed, failed, pending-install, …; None if there is none."""
-    secrets = secrets_of(cluster, release, namespace)
-    return str(secrets[-1]["metadata"]["labels"].get("status", "unknown")) if secrets else None
+def state_in(records: Sequence[Object]) -> str | None:
+    """Helm's word for the release of these records: deployed, failed, pending-install, …; None if there is none."""
+    return str(records[-1]["metadata"]["labels"].get("status", "unknown")) if records else None
 
 
 def sweep(cluster: Cluster, namespaces: Sequence[str]) -> None:
