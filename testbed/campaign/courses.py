@@ -41,6 +41,8 @@ class Course:
     turned_at: int = 0
     """The look after which the user did the last thing."""
     over: bool = False
+    may_miss: bool = False
+    """Whether the user may find no occasion for what is to be done."""
     effects: list[Effect] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
@@ -242,7 +244,7 @@ class Course:
         return True
 
     def _end(self) -> None:
-        if self.todo:
+        if self.todo and not self.may_miss:
             raise Ended(f"the user never came to {self.todo[0].spec}")
         self.over = True
 

@@ -161,6 +161,7 @@ def tried(point: Point, calm: Calm, *, to_the_end: bool = False) -> Outcome:
     number, course = point.number - calm.before[look][0], calm.before[look][1].fork()
     way = course.way(breaks=at(number, point.how))
     course.forger.coming = coming(calm, point.number)
+    course.may_miss = point.how.doubts
     met: list[str] = []
 
     def found(outcome: Outcome) -> Outcome:
@@ -219,7 +220,8 @@ def _unnamed(request: Request) -> Request:
 def judged(point: Point, course: Course, calm: Course) -> Outcome:
     """A course that has come to its end, held against the calm one.
 
-    If controllers were quicker than the user in stopping a run, it had one attempt more or less: both are right. Where
+    If controllers were quicker than the user in stopping a run, it had one attempt more or less: both are right. So it
+    is if the user came while something was lost, or in the way; what was forged may leave no occasion to come. Where
     the user comes at any request, whatever was done may be done once more. What is right after something was lost or
     forged, the break says.
     """
@@ -234,12 +236,14 @@ def judged(point: Point, course: Course, calm: Course) -> Outcome:
     said, expected = course.findings(), calm.findings()
     if how.meanwhile == "renew":
         expected["token"] = "2"
+    if course.todo:
+        expected["token"] = said["token"]
     if how.doubts:
         expected |= _in_doubt(course, said, expected)
     differs = [f"{key}: {said[key]}, calm: {expected[key]}" for key in expected if said[key] != expected[key]]
     if course.verdicts != calm.verdicts and not (how.doubts and course.verdicts == [said["verdict"]]):
         differs.append(f"verdicts: {course.verdicts}")
-    late = 1 if point.story.turns and (how.meanwhile == "move" or how in LOST) else 0
+    late = 1 if point.story.turns and (how.meanwhile == "move" or how in OTHERS) else 0
     seconds = [*wrongs, *course.seconds(calm, 1 if how in USERS else late, how.again)]
     missing = [] if how.doubts else course.missing(calm, late)
     why = [*differs, *missing, *seconds, *orphans]
