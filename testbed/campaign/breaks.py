@@ -109,7 +109,7 @@ USERS: Final = (
 """The user may be quicker at any request; how often a run is begun then is not that of a calm course."""
 LEFT: Final = Break("crash after, then deleted", WRITES, done=1, crashes=True, afterwards="depart")
 """The one that leaves something: the record of a release that Helm had not finished, which has no owner yet."""
-LOST: Final = tuple(
+LOSSES: Final = tuple(
     Break(f"a {what} is {becomes} before", EVERY, done=1, meanwhile=f"controllers.{how}", needs=needs, again=AGAIN)
     for what, becomes, how, needs in (
         ("pod", "deleted", "delete_pod", "controllers.at_work"),

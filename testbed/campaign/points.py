@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from dedup_operator.clusters import Object
 from dedup_operator.statuses import Judgement
-from testbed.campaign.breaks import BREAKS, DELETED, FORGED, LEFT, LOST, USERS, Break, Effect, Request, at
+from testbed.campaign.breaks import BREAKS, DELETED, FORGED, LEFT, LOSSES, USERS, Break, Effect, Request, at
 from testbed.campaign.courses import Course, Ended, fingerprint, outlook, world
 from testbed.campaign.grounds import OURS, Forks, Ground
 from testbed.campaign.stories import NEXT_LOOKS, SHORT, Story
@@ -27,7 +27,7 @@ from testbed.worlds import NAMESPACE, Played
 
 EVERYWHERE: Final = (*BREAKS, *USERS, DELETED, LEFT)
 """The breaks before any API server."""
-OTHERS: Final = (*LOST, *FORGED)
+OTHERS: Final = (*LOSSES, *FORGED)
 """Those that only the fake cluster shows: elsewhere others would have to know names before they are there."""
 ALL: Final = (*EVERYWHERE, *OTHERS)
 NEXT_NAMES: Final = 12
