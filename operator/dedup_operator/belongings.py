@@ -47,8 +47,11 @@ class Belongings:
                 self.own(made["kind"], made["metadata"]["name"])
 
     def end(self, kind: str, name: str) -> None:
-        """Delete a Job or a SparkApplication that still runs; what has ended stays, for its log."""
-        found = self.ours(kind, name)
+        """Delete a Job or a SparkApplication that still runs; what has ended stays, for its log.
+
+        Foreign if it is not ours: it may be, and have lost its owner, and then it would go on beside what comes next.
+        """
+        found = self.own(kind, name)
         if found is None or (kind == "Job" and sights.ended(found)):
             return
         if kind == "Job" or sights.judged(found).status is Status.RUNNING:

@@ -236,6 +236,8 @@ def judged(point: Point, course: Course, calm: Course) -> Outcome:
     said, expected = course.findings(), calm.findings()
     if how.meanwhile == "renew":
         expected["token"] = "2"
+    if how.meanwhile == "forger.unlabel" and point.story.turns:
+        expected["systems left"] = said["systems left"]  # what is hidden from Helm goes with the experiment
     if course.todo:
         expected["token"] = said["token"]
     if how.doubts:
