@@ -51,8 +51,8 @@ FAKE: Final = (
     "A store of objects in memory instead of an API server; controllers, Helm and Spark's operator are scripted. Here "
     "pods and their node are lost, too, and somebody forges objects, wherever there is something to lose or to forge: "
     "the same names and labels, owners that are taken away, ends that have not come. A run that lost its pod, and a "
-    "verification that lost its driver, are done once more. What stands in the way is told in a stall, until it is gone. "
-    "After a forged end the verdict is *Pass* only if the work was done all the same, and else *Error*."
+    "verification that lost its driver, are done once more. What stands in the way is told in a stall, until it is "
+    "gone. After a forged end the verdict is *Pass* only if the work was done all the same, and else *Error*."
 )
 QUICK: Final = "A point is over when the world is what it is at some look of the calm course."
 TO_THE_END: Final = "Each point was followed to its end."
