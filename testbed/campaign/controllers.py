@@ -279,7 +279,9 @@ def name_in(uid: str) -> str:
 
 
 def _labelled(job: Object) -> Object:
-    """The Job with its pods' labels: nobody can change these, and its own say nothing to its controller."""
+    """The Job with its pods' labels if it has lost its own: nobody can change these, and they say the same."""
+    if COMPONENT in (job["metadata"].get("labels") or {}):
+        return job
     return {**job, "metadata": {**job["metadata"], "labels": job["spec"]["template"]["metadata"]["labels"]}}
 
 
