@@ -241,16 +241,23 @@ class Player:
 
     def move(self) -> None:
         self._end_pods()
-        for made in self.cluster.list("StatefulSet", self.namespace, ""):
+        for made in self._those("StatefulSet"):
             replicas = made["spec"]["replicas"]
             there = {"observedGeneration": made["metadata"]["generation"], "replicas": replicas}
             self.cluster.set_status(made, {**there, "readyReplicas": replicas})
         if self.strimzi is not None:
             self._move_kafkas(list(self.strimzi))
-        for made in self.cluster.list("Job", self.namespace, ""):
+        for made in self._those("Job"):
             self._move_job(made)
-        for made in self.cluster.list("SparkApplication", self.namespace, "") if self.verifies else ():
-            self.cluster.set_status(made, {"applicationState": {"state": "COMPLETED"}})
+        for made in self._those("SparkApplication") if self.verifies else ():
+            self._move_application(made)
+
+    def _those(self, kind: str) -> list[Object]:
+        """The objects of a kind that it moves on."""
+        return self.cluster.list(kind, self.namespace, "")
+
+    def _move_application(self, made: Object) -> None:
+        self.cluster.set_status(made, {"applicationState": {"state": "COMPLETED"}})
 
     def _move_kafkas(self, conditions: list[Object]) -> None:
         for made in self.cluster.list("Kafka", self.namespace, ""):
@@ -263,7 +270,7 @@ class Player:
     def _end_pods(self) -> None:
         """Ends pods as Kubernetes does when their Job is gone, some moves later. Another may have its name already."""
         there = {made["metadata"]["uid"] for made in self.cluster.list("Job", self.namespace, "")}
-        for pod in self.cluster.list("Pod", self.namespace, ""):
+        for pod in self._those("Pod"):
             name, job = pod["metadata"]["name"], pod["metadata"]["labels"].get("batch.kubernetes.io/job-name")
             if job is None or any(each["uid"] in there for each in pod["metadata"].get("ownerReferences") or ()):
                 continue
@@ -297,7 +304,7 @@ class Player:
             self.cluster.create(_pod(made, self.namespace, labels))
             self.cluster.set_status(made, {"startTime": STAMP, "active": 1, "ready": 1, "uncountedTerminatedPods": {}})
             return
-        for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
+        for pod in self._pods(name):
             self.cluster.set_status(pod, self._ended(made))
         if self.fails(made):
             ends = [_condition("FailureTarget"), _condition("Failed")]
@@ -307,6 +314,10 @@ class Player:
             ends = [_condition("SuccessCriteriaMet"), _condition("Complete")]
             counts = {"startTime": STAMP, "completionTime": STAMP, "succeeded": 1, "ready": 0}
             self.cluster.set_status(made, {**counts, "conditions": ends})
+
+    def _pods(self, job: str) -> list[Object]:
+        """The pods of a Job that end with it."""
+        return self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={job}")
 
     def _ended(self, job: Object) -> Object:
         """How its pod ended. A round trip leaves word which system it has met."""

@@ -10,6 +10,18 @@ from dedup_operator.clusters import Cluster, Object, UnknownKind
 from dedup_operator.objects.names import Owner, name_of
 
 
+class Foreign(PlatformError):
+    """An object has the name of one of ours, or says that it is ours, and is not: nothing goes on until it is gone."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(
+            where=f"{kind} {name}",
+            got="one that does not belong to this experiment",
+            rule="what carries the name of an experiment's part is its own",
+            todo="find out who made it, and delete it",
+        )
+
+
 class Belongings:
     """What an execution has in its namespace. Nothing is remembered: each question is a request."""
 
@@ -19,18 +31,13 @@ class Belongings:
     def ours(self, kind: str, name: str) -> Object | None:
         """The object of that name if it is ours, and not about to go."""
         found = self.cluster.get(kind, self.namespace, name)
-        return found if found and self._owns(found) and not found["metadata"].get("deletionTimestamp") else None
+        return found if found and self.owns(found) and not found["metadata"].get("deletionTimestamp") else None
 
     def own(self, kind: str, name: str) -> Object | None:
-        """The object of that name, which must be ours; None if there is none, or it is about to go."""
+        """The object of that name, Foreign if it is not ours; None if there is none, or it is about to go."""
         found = self.cluster.get(kind, self.namespace, name)
-        if found is not None and not self._owns(found):
-            raise PlatformError(
-                where=f"{kind} {name}",
-                got="one that does not belong to this experiment",
-                rule="what carries the name of an experiment's part is its own",
-                todo="find out who made it, and delete it",
-            )
+        if found is not None and not self.owns(found):
+            raise Foreign(kind, name)
         return found if found is None or not found["metadata"].get("deletionTimestamp") else None
 
     def make(self, *objects: Object) -> None:
@@ -40,8 +47,11 @@ class Belongings:
                 self.own(made["kind"], made["metadata"]["name"])
 
     def end(self, kind: str, name: str) -> None:
-        """Delete a Job or a SparkApplication that still runs; what has ended stays, for its log."""
-        found = self.ours(kind, name)
+        """Delete a Job or a SparkApplication that still runs; what has ended stays, for its log.
+
+        Foreign if it is not ours: it may be, and have lost its owner, and then it would go on beside what comes next.
+        """
+        found = self.own(kind, name)
         if found is None or (kind == "Job" and sights.ended(found)):
             return
         if kind == "Job" or sights.judged(found).status is Status.RUNNING:
@@ -56,6 +66,15 @@ class Belongings:
             for pod in found
             if any(each["uid"] == meta["uid"] for each in pod["metadata"].get("ownerReferences") or ())
         ]
+
+    def may_have_made(self, pod: Object) -> bool:
+        """Whether a Job of ours made it, or one that is gone: anybody can give a pod of his own our labels."""
+        for each in pod["metadata"].get("ownerReferences") or ():
+            if each["kind"] == "Job":
+                job = self.cluster.get("Job", self.namespace, each["name"])
+                if job is None or job["metadata"]["uid"] != each["uid"] or self.owns(job):
+                    return True
+        return False
 
     def see_job(self, job: Object) -> Observation:
         """How a Job is doing, in the words of its pods."""
@@ -74,5 +93,6 @@ class Belongings:
             return False
         return True
 
-    def _owns(self, found: Object) -> bool:
+    def owns(self, found: Object) -> bool:
+        """Whether it says that it belongs to this experiment, whichever execution made it."""
         return any(each["uid"] == self.owner.uid for each in found["metadata"].get("ownerReferences") or ())

@@ -8,6 +8,8 @@ ClusterError
 ├── Unreachable   no answer, or none that tells anything (429, 5xx): ask again later
 ├── NotHolder     nothing was asked, since another operator may be at work (fences.py): look again when this one may act
 └── Refused       the API server said no, and will say it again: its words are for people
+    ├── Forbidden     a right is missing, or a rule of the cluster does not admit it
+    ├── Taken         somebody else has an object of a name that is needed
     └── UnknownKind   it has no objects of that kind, of anybody: whoever defines them is not installed
 """
 
@@ -75,8 +77,19 @@ class Forbidden(Refused):
         super().__init__(f"{words}; give the operator's account that right, or see what does not admit it")
 
 
+class Taken(Refused):
+    """Somebody else has an object of a name that is needed: people can mend that, and are told so."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(f"{words}; find out who made it, and delete it")
+
+
 class UnknownKind(Refused):
     """What defines the kind is not installed. A deletion of such an object is done all the same."""
+
+
+MENDABLE: Final = (UnknownKind, Forbidden, Taken)
+"""Refusals that are not for good: somebody may mend yet what they come from."""
 
 
 class Cluster(Protocol):

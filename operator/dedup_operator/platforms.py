@@ -7,7 +7,8 @@ belong to the experiment is never taken for ours.
 A run is one Job (decision 012). Its first stage is done when all its programs have started, the next when the producer
 has ended in order, and the rest with the Job. A Job that is deleted leaves a pod that still ends, and its watchdog may
 still have a fault to heal; a pod that broke may leave a partition until its deadline. No other run of the experiment
-begins beside either.
+begins beside either. A Job that failed since its pod was taken away (a deletion, an eviction, a lost node) is a run
+that was interrupted, and not one that failed: it is done again, as a new attempt.
 """
 
 import time
@@ -102,6 +103,7 @@ class KubernetesPlatform:
             case Stage.TEARDOWN:
                 self._system(task).leave()
             case Stage.VERIFY:
+                self._forget_verification()
                 self._belongings.make(verification(self._owner, self._experiment, self._settings))
             case Stage.REPORT:
                 self._forget_report()
@@ -270,6 +272,8 @@ class KubernetesPlatform:
             return ABSENT
         limit_s = self._experiment.spec.timeouts.verify_s
         sights.require_attention(application, "Spark's operator", self._now(), limit_s)
+        if sights.lost_its_driver(application):
+            return ABSENT
         if (seen := sights.judged(application)) != RUNNING:
             return seen
         pods = self._cluster.list("Pod", self._owner.namespace, f"{APPLICATION}={name}", sights.PENDING)
@@ -283,6 +287,8 @@ class KubernetesPlatform:
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
         if sights.ended(job):
             pods = self._belongings.pods(job)
+            if sights.taken_away(job, pods):
+                return ABSENT
             return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
         match task.stage:
             case Stage.PREPARE:
@@ -333,12 +339,22 @@ class KubernetesPlatform:
         if (job := self._belongings.ours("Job", report_name(self._owner))) is not None and sights.ended(job):
             self._cluster.delete("Job", self._owner.namespace, job["metadata"]["name"])
 
+    def _forget_verification(self) -> None:
+        """An application whose driver was lost, so that another can be made."""
+        if is_local(self._experiment):
+            return
+        name = name_of(self._owner, "verification")
+        found = self._belongings.ours("SparkApplication", name)
+        if found is not None and sights.lost_its_driver(found):
+            self._cluster.delete("SparkApplication", self._owner.namespace, name)
+
     # --- what there is ---
 
     def _run_pods(self) -> list[Object]:
         """Those that have not ended, of this experiment: thousands may have."""
         of_runs = f"{LABEL}={self._owner.name},{COMPONENT}={RUN}"
-        return self._cluster.list("Pod", self._owner.namespace, of_runs, sights.NOT_ENDED)
+        found = self._cluster.list("Pod", self._owner.namespace, of_runs, sights.NOT_ENDED)
+        return [pod for pod in found if self._belongings.may_have_made(pod)]
 
     def _cuts(self) -> list[Object]:
         """The policies by which pods of this experiment's runs, ended or not, keep a broker cut off."""

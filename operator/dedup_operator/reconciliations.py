@@ -32,14 +32,14 @@ from dedup.experiment.stages import (
 from dedup.experiment.stages import Status as Seen
 from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
+from dedup_operator.belongings import Foreign
 from dedup_operator.clusters import (
+    MENDABLE,
     Cluster,
     ClusterError,
-    Forbidden,
     NotHolder,
     Object,
     Refused,
-    UnknownKind,
     list_in,
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
@@ -191,7 +191,7 @@ class _Look:
         except (SpecificationError, PlatformError, Refused) as error:
             self._stall(self._stood or self._before, str(error))
             if self._stood is not None:
-                raise
+                raise error if isinstance(error, Refused) else Refused(str(error)) from None
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
             return self._later()
@@ -368,8 +368,8 @@ class _Look:
     ) -> State:
         """A step. What the API server or Helm refuses for good is a task that failed, in their words.
 
-        Of what is not installed, or looked at by nobody, and what the operator has no right to, that is not said:
-        somebody may mend it yet, and histories wait. It counts as never begun, however often it is refused.
+        Not what is not installed, or looked at by nobody, a right that is missing, or a name that somebody else has
+        taken: that may be mended yet, and histories wait. It counts as never begun, however often it is refused.
         """
         saved, stood = state, self._before
 
@@ -380,7 +380,7 @@ class _Look:
 
         try:
             return advance(taken, state, platform, note, self._now)
-        except (UnknownKind, Forbidden, Unattended):
+        except (*MENDABLE, Foreign, Unattended):
             if saved != state:
                 self._stood = stood
             raise

@@ -28,7 +28,7 @@ from pyhelm3 import errors as helm_errors
 
 from dedup_operator import clocks
 from dedup_operator.archives import Archives, rendered, written
-from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Unreachable, list_in
+from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Taken, Unreachable, list_in
 from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import COMPONENT, LABEL, UID
 
@@ -56,13 +56,18 @@ _FORBIDDEN: Final = " is forbidden: "
 """What an API server says with HTTP 403 (`NewForbidden` of the same): a right is missing, or a quota is full."""
 
 
+_TAKEN: Final = re.compile(r"release: already exists|cannot be imported into the current release", re.IGNORECASE)
+"""What Helm says of its record, and of a chart's object, of whose name there is another that is not the release's."""
+
+
 class Releases(Protocol):
     """What is asked of Helm."""
 
     def install(self, release: str, namespace: str, chart: str, values: Object, labels: Mapping[str, str]) -> None:
         """Install a chart of ours; Refused with Helm's words if the API server or the chart says no.
 
-        Forbidden, which is Refused too, if it is a right that is missing. The labels are of Helm's record.
+        Forbidden, which is Refused too, if it is a right that is missing; Taken, which is as well, if somebody else has
+        an object of that name. The labels are of Helm's record.
         """
 
     def uninstall(self, release: str, namespace: str) -> None:
@@ -157,7 +162,7 @@ class HelmReleases:
                 raise Unreachable(words) from None
             if "release: not found" in words.lower():
                 raise _Absent from error
-            raise (Forbidden if _FORBIDDEN in words else Refused)(words) from None
+            raise refusal(words) from None
         finally:
             work.close()  # whose turn did not come
 
@@ -173,6 +178,13 @@ class HelmReleases:
             yield
         finally:
             self._turns.release()
+
+
+def refusal(words: str) -> Refused:
+    """What Helm's words mean, if it is none that passes."""
+    if _TAKEN.search(words):
+        return Taken(words)
+    return (Forbidden if _FORBIDDEN in words else Refused)(words)
 
 
 def _without_warnings(said: str) -> str:
@@ -234,10 +246,9 @@ def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:
     return sorted(found, key=lambda each: int(each["metadata"]["labels"].get("version", "0")))
 
 
-def state_of(cluster: Cluster, release: str, namespace: str) -> str | None:
-    """Helm's word for the release: deployed, failed, pending-install, …; None if there is none."""
-    secrets = secrets_of(cluster, release, namespace)
-    return str(secrets[-1]["metadata"]["labels"].get("status", "unknown")) if secrets else None
+def state_in(records: Sequence[Object]) -> str | None:
+    """Helm's word for the release of these records: deployed, failed, pending-install, …; None if there is none."""
+    return str(records[-1]["metadata"]["labels"].get("status", "unknown")) if records else None
 
 
 def sweep(cluster: Cluster, namespaces: Sequence[str]) -> None:

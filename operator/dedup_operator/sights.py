@@ -31,6 +31,10 @@ SPARK_FAILED: Final = "FAILED"
 """The one end of an application that did not complete: whatever else sounds like it, Spark's operator may try again."""
 PICKED_UP_S: Final = (30.0, 180.0)
 """After which nobody has looked at what was made for another operator, at least and at most; those take seconds."""
+DRIVER_GONE: Final = "driver pod not found"
+"""How Spark's operator says that the pod it has made is not there any more (kubeflow's, `updateDriverState`)."""
+TOO_MANY_FAILED: Final = "BackoffLimitExceeded"
+"""Why a Job has failed of which pods failed, by themselves or not; a time limit of its own has another word."""
 RUNNING: Final = Observation(status=Status.RUNNING)
 DONE: Final = Observation(status=Status.DONE)
 ABSENT: Final = Observation(status=Status.ABSENT)
@@ -96,15 +100,38 @@ def suspended(job: Object) -> bool:
 
 
 def seen(job: Object, pods: Sequence[Object]) -> Observation:
-    """A Job of ours; one that failed is told in the words of the program that failed."""
+    """A Job of ours; one that failed is told in the words of the program that failed.
+
+    That it is complete is believed once its pods have ended: its controller says it no earlier, but others might.
+    """
     match ended(job):
         case "Complete":
-            return DONE
+            going = (pod["metadata"]["name"] for pod in pods if (pod.get("status") or {}).get("phase") not in ENDS)
+            if (name := next(going, None)) is None:
+                return DONE
+            words = f"Job {job['metadata']['name']} is said to be complete, and its pod {name} has not ended"
+            return Observation(status=Status.RUNNING, message=short(words))
         case "Failed":
             return Observation(status=Status.FAILED, message=_last_words(job, pods))
         case _:
             words = waiting(pods) or unheard(pods) or _failed_so_far(pods) or _podless(job, pods)
             return Observation(status=Status.RUNNING, message=words)
+
+
+def taken_away(job: Object, pods: Iterable[Object]) -> bool:
+    """Whether a Job failed since its pods were taken from it: a pod that ended by itself would be there to tell.
+
+    Should it have been, and is gone since, its last words are in the store, and the judge goes by these.
+    """
+    said = job.get("status", {}).get("conditions") or ()
+    failed = [each for each in said if (each["type"], each["status"]) == ("Failed", "True")]
+    return any(each.get("reason") == TOO_MANY_FAILED for each in failed) and all(map(_disrupted, pods))
+
+
+def lost_its_driver(application: Object) -> bool:
+    """Whether a SparkApplication failed since the pod of its driver is gone: that says nothing of the job."""
+    state = application.get("status", {}).get("applicationState", {})
+    return (state.get("state"), state.get("errorMessage")) == (SPARK_FAILED, DRIVER_GONE)
 
 
 def waiting(pods: Iterable[Object]) -> str:
@@ -244,6 +271,13 @@ def _held_up(status: Object) -> str:
         if (reason := waits.get("reason", STARTING[0])) not in STARTING:
             return f"{each['name']}: {reason}: {waits.get('message') or 'no words'}"
     return ""
+
+
+def _disrupted(pod: Object) -> bool:
+    """Whether a pod goes, or went, since somebody or Kubernetes wanted it gone: an eviction, a lost node."""
+    said = (pod.get("status") or {}).get("conditions") or ()
+    disrupted = any((each["type"], each["status"]) == ("DisruptionTarget", "True") for each in said)
+    return disrupted or bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def _podless(job: Object, pods: Sequence[Object]) -> str:

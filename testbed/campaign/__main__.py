@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from testbed.campaign import hubs, points, servers, whole
+from testbed.campaign.breaks import Break
 from testbed.campaign.points import Calm, Outcome, Point
 from testbed.campaign.servers import Server
 from testbed.campaign.stories import STORIES, Story
@@ -47,7 +48,11 @@ and resumes, in each stage. It ends as it should if verdict, conditions, progres
 which nothing broke; a *second effect* is a Job, a SparkApplication or a release made more often than there, or two
 runs at a time; an *orphan* is an object that would stay when the experiment is deleted."""
 FAKE: Final = (
-    "A store of objects in memory instead of an API server; controllers, Helm and Spark's operator are scripted."
+    "A store of objects in memory instead of an API server; controllers, Helm and Spark's operator are scripted. Here "
+    "pods and their node are lost, too, and somebody forges objects, wherever there is something to lose or to forge: "
+    "the same names and labels, owners that are taken away, ends that have not come. A run that lost its pod, and a "
+    "verification that lost its driver, are done once more. What stands in the way is told in a stall, until it is "
+    "gone. After a forged end the verdict is *Pass* only if the work was done all the same, and else *Error*."
 )
 QUICK: Final = "A point is over when the world is what it is at some look of the calm course."
 TO_THE_END: Final = "Each point was followed to its end."
@@ -73,19 +78,26 @@ def collected(title: str, outcomes: Iterator[Outcome], of: int) -> list[Outcome]
     return done
 
 
-def chosen(calms: Sequence[Calm], sample: int) -> tuple[list[Point], int]:
+def chosen(calms: Sequence[Calm], sample: int, breaks: Sequence[Break]) -> tuple[list[Point], int]:
     """The points to try, and how many there are."""
-    every = [point for calm in calms for point in points.points_of(calm)]
+    every = [point for calm in calms for point in points.points_of(calm, breaks)]
     return (points.sampled(every, sample) if sample else every), len(every)
 
 
 def part(
-    title: str, how: str, calm: Callable[[Story], Calm], *, to_the_end: bool = False, sample: int = 0, at_once: int = 1
+    title: str,
+    how: str,
+    calm: Callable[[Story], Calm],
+    breaks: Sequence[Break] = points.EVERYWHERE,
+    *,
+    to_the_end: bool = False,
+    sample: int = 0,
+    at_once: int = 1,
 ) -> Part:
     began_s = time.monotonic()
     with threads(at_once) as pool:
         each = list(pool.map(lambda _: {story.name: calm(story) for story in STORIES}, range(at_once)))
-        todo, of = chosen(list(each[0].values()), sample)
+        todo, of = chosen(list(each[0].values()), sample, breaks)
         free: SimpleQueue[Mapping[str, Calm]] = SimpleQueue()
         for calms in each:
             free.put(calms)
@@ -113,7 +125,7 @@ def threads(how_many: int) -> Iterator[ThreadPoolExecutor]:
 
 
 def on_the_fake(*, to_the_end: bool) -> Part:
-    return part("Before the fake cluster", FAKE, points.calm, to_the_end=to_the_end)
+    return part("Before the fake cluster", FAKE, points.calm, points.ALL, to_the_end=to_the_end)
 
 
 def on_an_api_server(sample: int) -> Part:

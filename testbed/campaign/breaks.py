@@ -9,6 +9,7 @@ break means what the operator makes of it, and not what a test thinks that it ma
 """
 
 import json
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib3.exceptions import ProtocolError
 
 from dedup_operator.clusters import Cluster, ClusterError, LiveCluster, Object
+from dedup_operator.objects.runs import RUN
 from testbed.worlds import Crash
 
 WRITES: Final = ("create", "delete", "patch", "replace_status")
@@ -64,17 +66,26 @@ class Break:
     crashes: bool = False
     helm: bool = True
     meanwhile: str = ""
-    """What other clients do just before the request: a method of the course."""
+    """What other clients do just before the request: a method of the course, or of something that it has."""
     afterwards: str = ""
     """What other clients do just after it."""
     old: int = 0
     """A reading is answered with what there was so many writes ago."""
+    needs: str = ""
+    """A method that tells, of the course before the look, whether there is something for them to do it to."""
+    again: tuple[str, ...] = ()
+    """The components of which one effect more is right."""
+    doubts: bool = False
+    """It may end as *Error* with less done, and with a failure more; as *Pass* only if all evidence is there."""
 
     def breaks(self, request: Request) -> bool:
         """Whether this break applies to the request."""
         return request.verb in self.verbs and (self.helm or not request.by_helm)
 
 
+RELEASE: Final = "Release"
+AGAIN: Final = (RUN, "verification")
+"""The components that are begun again when their pod was lost."""
 BREAKS: Final = (
     Break("crash before", EVERY, crashes=True),
     Break("crash after", WRITES, done=1, crashes=True),
@@ -98,6 +109,39 @@ USERS: Final = (
 """The user may be quicker at any request; how often a run is begun then is not that of a calm course."""
 LEFT: Final = Break("crash after, then deleted", WRITES, done=1, crashes=True, afterwards="depart")
 """The one that leaves something: the record of a release that Helm had not finished, which has no owner yet."""
+LOSSES: Final = tuple(
+    Break(f"a {what} is {becomes} before", EVERY, done=1, meanwhile=f"controllers.{how}", needs=needs, again=AGAIN)
+    for what, becomes, how, needs in (
+        ("pod", "deleted", "delete_pod", "controllers.at_work"),
+        ("pod", "evicted", "evict_pod", "controllers.at_work"),
+        ("node", "lost", "lose_node", "controllers.on_a_node"),
+    )
+)
+"""What Kubernetes makes of it is in controllers.py. The end is that of a calm course, failures and progress included: a
+run that has lost its pod was interrupted, and is done again as a new attempt; a verification that has lost its driver
+is made again. Of all else a Job makes another pod."""
+FORGED: Final = tuple(
+    Break(f"somebody forges {what} before", EVERY, done=1, meanwhile=f"forger.{how}", needs=needs, **more)
+    for what, how, needs, more in (
+        ("the next name", "take_name", "forger.is_free", {}),
+        ("a pod of a run", "make_pod", "", {}),
+        ("a Job and workloads", "make_work", "", {}),
+        ("a record of Helm's", "make_record", "", {"helm": False}),
+        ("an owner", "disown", "forger.has_work", {}),
+        ("labels", "unlabel", "forger.has_work", {"again": ("readiness", RELEASE)}),
+        ("a used runToken", "mark_used", "forger.has_snapshot", {}),
+        ("a success", "say_complete", "forger.can_say", {"again": ("report",), "doubts": True}),
+        ("a failure", "say_failed", "forger.can_say", {"again": ("report",), "doubts": True}),
+    )
+)
+"""What that is, is in forgers.py. What stands in the way is told in a stall; when it is gone, or has never stood there,
+the end is that of a calm course, and nothing was done a second time. Only what Helm has no record of it installs again,
+and proves again.
+
+Helm itself goes by labels alone: a record that comes while it is at work it takes for its own.
+
+An end that is forged may be believed: that is less than what its forger may do with these rights anyway. So what holds
+is that the end is *Pass* only if the work was done all the same, and else *Error*."""
 STALE: Final = tuple(Break(f"answered as {n} writes ago", ("get", "list"), old=n, helm=False) for n in (1, 4, 8))
 """No API server answers so. A reading without a resourceVersion, and the operator has no other, is the most recent one
 there is (Kubernetes API concepts, “semantics for get and list”; KEP-2340 keeps it so for readings from the cache)."""
@@ -181,7 +225,7 @@ class Way:
         if how is None:
             return do(self.inner)
         if how.meanwhile:
-            getattr(self.others, how.meanwhile)()
+            operator.attrgetter(how.meanwhile)(self.others)()
         if how.old:
             return do(self.others.ago(how.old))
         said = None

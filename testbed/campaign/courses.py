@@ -1,14 +1,19 @@
 """The course of a story: an operator, the controllers and a user act in turn, one look after the other."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dedup_operator.clusters import Cluster, ClusterError, Object
+from dedup_operator.objects.names import Owner, execution_of
+from dedup_operator.objects.systems import release_of
 from dedup_operator.reconciliations import LOOK_AGAIN_S, REMAINS, Reconciler
 from dedup_operator.sights import ended
 from testbed.campaign.breaks import Effect, Way
-from testbed.campaign.grounds import NOBODYS, OURS, Controllers, Forks, Ground, Helm
+from testbed.campaign.controllers import Controllers
+from testbed.campaign.forgers import Forger, failures_of
+from testbed.campaign.grounds import NOBODYS, OURS, Forks, Ground, Helm
 from testbed.campaign.stories import Story, Turn
 from testbed.worlds import SETTINGS, Crash, Played, World
 
@@ -36,16 +41,28 @@ class Course:
     turned_at: int = 0
     """The look after which the user did the last thing."""
     over: bool = False
+    may_miss: bool = False
+    """Whether the user may find no occasion for what is to be done."""
     effects: list[Effect] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.forger = Forger(self.world.cluster, self.world.namespace, self.controllers, self.whose)
+        self.controllers.theirs = self.forger.made
+
+    @property
+    def controllers(self) -> Controllers:
+        assert isinstance(self.world.player, Controllers)
+        return self.world.player
+
     @classmethod
     def of(cls, story: Story, ground: Played, namespace: str) -> "Course":
-        course = cls(story, World(ground, namespace, story.fails), todo=list(story.turns))
-        course.world.apply(story.document)
-        course.world.player = Controllers(ground, namespace, story.fails)
+        world = World(ground, namespace, story.fails)
+        world.player = Controllers(ground, namespace, story.fails, runs=story.runs)
+        course = cls(story, world, todo=list(story.turns))
+        world.apply(story.document)
         course.uid = course.world.live()["metadata"]["uid"]
         return course
 
@@ -56,7 +73,7 @@ class Course:
         ground = old.cluster.fork()
         world = World(ground, old.namespace, old.fails, installed=list(old.installed))
         world.now_s = old.now_s
-        world.player = Controllers(ground, old.namespace, old.fails, jobs=dict(old.player.jobs))
+        world.player = self.controllers.fork(ground)
         made = Course(self.story, world, self.uid, list(self.todo), self.turned, self.looks, self.turned_at, self.over)
         made.jobs, made.effects = list(self.jobs), list(self.effects)
         made.verdicts, made.wrongs = list(self.verdicts), list(self.wrongs)
@@ -85,7 +102,9 @@ class Course:
         if self.over:
             return
         if waits and isinstance(self.world.cluster, Ground):
-            self.wrongs += [f"{orphan} has no owner" for orphan in self.world.cluster.unowned(self.uid)]
+            unowned = self.world.cluster.unowned(self.uid, self._apart())
+            self.wrongs += [f"{orphan} has no owner" for orphan in unowned]
+        self.forger.looked(self.world.status(), waits)
         if self._turn(waits):
             return
         if self.stage() == "Finished" and (again_s is None or again_s > LOOK_AGAIN_S):
@@ -150,7 +169,7 @@ class Course:
 
     def findings(self) -> Object:
         """What people and tools read in the end, but for times."""
-        status = self.world.status()
+        status, theirs = self.world.status(), self.forger.made
         conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
         return {
             "verdict": status.get("verdict"),
@@ -159,8 +178,11 @@ class Course:
             "conditions": conditions,
             "token": status.get("observedRunToken"),
             "failures": status["state"]["failures"],
-            "systems left": len(self.world.cluster.list("StatefulSet", self.world.namespace, ""))
-            + len(self.world.cluster.list("Secret", self.world.namespace, "owner=helm")),
+            "systems left": sum(
+                made["metadata"]["uid"] not in theirs
+                for kind, selector in (("StatefulSet", ""), ("Secret", "owner=helm"))
+                for made in self.world.cluster.list(kind, self.world.namespace, selector)
+            ),
         }
 
     def orphans(self) -> list[str]:
@@ -170,16 +192,36 @@ class Course:
             for kind in OURS
             for made in self.world.cluster.list(kind, self.world.namespace, "")
             if made["metadata"]["name"] not in NOBODYS
+            and made["metadata"]["uid"] not in self._apart()
             and all(each["uid"] != self.uid for each in made["metadata"].get("ownerReferences") or ())
         ]
 
-    def seconds(self, calm: "Course", spare: int = 0) -> list[str]:
-        """Effects more often than in a calm course; a release that had to be made again is proven again."""
-        again = len(self.world.installed) != len(calm.world.installed)
+    def _apart(self) -> set[str]:
+        """What is somebody else's, or has lost its owner to him."""
+        return {*self.forger.made, *(made["metadata"]["uid"] for made, _ in self.forger.changed)}
+
+    def whose(self) -> tuple[Owner, list[str]]:
+        """The execution at work, and the names of its releases."""
+        live = self.world.live()
+        token = (live.get("status") or {}).get("observedRunToken") or live["spec"].get("runToken") or ""
+        owner = Owner(self.world.namespace, NAME, self.uid, token)
+        return owner, [release_of(owner, each) for each in self.story.experiment.spec.systems]
+
+    def proven(self) -> bool:
+        """Whether all evidence is in the store of the execution that the status is about."""
+        return self.controllers.complete(execution_of(self.whose()[0]))
+
+    def seconds(self, calm: "Course", spare: int = 0, again: Collection[str] = ()) -> list[str]:
+        """Effects more often than in a calm course; a release that had to be made again is proven again.
+
+        `again`: the components, or kinds that have none, of which there may be one effect more.
+        """
+        anew = len(self.world.installed) != len(calm.world.installed)
         return [
             f"{effect} {times} times, calm: {calm.effects.count(effect)}"
             for effect, times in Counter(self.effects).items()
-            if times > calm.effects.count(effect) + spare and not (again and effect.component == "readiness")
+            if times > calm.effects.count(effect) + spare + ((effect.component or effect.kind) in again)
+            and not (anew and effect.component == "readiness")
         ]
 
     def missing(self, calm: "Course", spare: int = 0) -> list[str]:
@@ -202,7 +244,7 @@ class Course:
         return True
 
     def _end(self) -> None:
-        if self.todo:
+        if self.todo and not self.may_miss:
             raise Ended(f"the user never came to {self.todo[0].spec}")
         self.over = True
 
@@ -215,11 +257,35 @@ class Course:
         active = [
             job["metadata"]["name"]
             for job in self.world.cluster.list("Job", self.world.namespace, "dedup.dev/component=run")
-            if ended(job) is None
+            if ended(job) is None and job["metadata"]["uid"] not in self.forger.made
         ]
         wrong = f"runs at once: {', '.join(sorted(active))}"
         if len(active) > 1 and wrong not in self.wrongs:
             self.wrongs.append(wrong)
+        for job, pod in self.controllers.overlaps:
+            wrong = f"run {job} began beside pod {pod}"
+            if wrong not in self.wrongs:
+                self.wrongs.append(wrong)
+
+    def dead_attempts(self) -> set[str]:
+        """The Jobs of runs that have ended, but for the one that the operator looks at."""
+        state = self.world.status().get("state") or {}
+        found = self.world.cluster.list("Job", self.world.namespace, "dedup.dev/component=run")
+        run = self.story.run_at(state["cursor"]) if "cursor" in state else None
+        return {
+            job["metadata"]["name"]
+            for job in found
+            if ended(job)
+            and (
+                job["metadata"]["annotations"]["dedup.dev/run"] != run
+                or job["metadata"]["labels"]["dedup.dev/attempt"] != str(state.get("attempt"))
+            )
+        }
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing of a break is still to come."""
+        return self.forger.is_gone and not self.controllers.away and not self.controllers.late
 
 
 def fingerprint(course: Course) -> Any:
@@ -228,6 +294,23 @@ def fingerprint(course: Course) -> Any:
     Left out is what nothing is decided by: versions, times (but for limits, which no story comes near to), events,
     which are written and never read, and the attempts of runs that are over, which the operator never looks at again.
     """
+    return _future(course, eased=False), Counter(course.effects)
+
+
+def outlook(course: Course) -> Any:
+    """All that the rest of a course depends on, whatever it has taken to come there, and what lies in the store.
+
+    Left out is also what only words are made of: how many tasks have failed, and why, and how often a Job has failed.
+    """
+    return _future(course, eased=True), sorted(course.controllers.results)
+
+
+def world(course: Course) -> Any:
+    """All of the present: what the operator, the controllers and a forger go on from, and what was wrong so far."""
+    return fingerprint(course), course.controllers.standing(), course.forger.standing(), course.wrongs
+
+
+def _future(course: Course, *, eased: bool) -> Any:
     cluster = course.world.cluster
     assert isinstance(cluster, Forks)
     objects = cluster.everything()
@@ -238,13 +321,21 @@ def fingerprint(course: Course) -> Any:
     status.pop("requestedAt", None)
     status.pop("startedAt", None)
     past = [{k: v for k, v in each.items() if not k.endswith("At")} for each in status.pop("history", [])]
-    conditions = [{k: v for k, v in each.items() if k != "lastTransitionTime"} for each in status.pop("conditions", [])]
+    untold = ("lastTransitionTime", "message") if eased else ("lastTransitionTime",)
+    conditions = [{k: v for k, v in each.items() if k not in untold} for each in status.pop("conditions", [])]
+    dead = course.dead_attempts() if eased else set()
+    if eased:
+        state.pop("failures", None)
+        state.pop("lastFailure", None)
+        dead.add(failures_of(course.whose()[0]))
     others: Counter[Any] = Counter()
     for (kind, namespace, name), made in objects.items():
         labels = made["metadata"].get("labels") or {}
         component = labels.get("dedup.dev/component")
+        if name in dead:
+            continue
         if kind == "Pod":
-            of = objects.get(("Job", namespace, labels["batch.kubernetes.io/job-name"]))
+            of = objects.get(("Job", namespace, labels.get("batch.kubernetes.io/job-name", "")))
             if of is None or ended(of):
                 continue
         if kind in ("DedupExperiment", "Event") or (kind == "ConfigMap" and component == "run"):
@@ -252,6 +343,7 @@ def fingerprint(course: Course) -> Any:
         over = kind == "Job" and ended(made)
         run = (made["metadata"].get("annotations") or {}).get("dedup.dev/run")
         said = labels.get("status") if kind == "Secret" else made.get("status")
+        said = over if eased and over else said
         owned = any(each["uid"] == course.uid for each in made["metadata"].get("ownerReferences") or ())
         others[(kind, run if over and run else name, owned, over, repr(said))] += 1
-    return live["spec"], status, state, past, conditions, others, course.todo, course.verdicts, Counter(course.effects)
+    return live["spec"], status, state, past, conditions, others, course.todo, course.verdicts

@@ -1,15 +1,15 @@
-"""The environment of a campaign's operator: a cluster with a past, Helm that can be interrupted, the controllers."""
+"""The environment of a campaign's operator: a cluster with a past, and Helm that can be interrupted."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self, runtime_checkable
 
 from dedup_operator.clusters import ClusterError, Object, Refused, Unreachable
-from dedup_operator.releases import _PASSES, secrets_of
+from dedup_operator.releases import _PASSES, refusal, secrets_of
 from testbed.campaign.breaks import Way
 from testbed.helms import NoList, workload
-from testbed.worlds import STAMP, STORE, FakeCluster, Played, Player
+from testbed.worlds import STORE, FakeCluster, Played
 
 PAST: Final = 8
 OURS: Final = (
@@ -18,15 +18,11 @@ OURS: Final = (
 )
 NOBODYS: Final = ("default", "kube-root-ca.crt", STORE)
 """Every namespace has these."""
+IN_THE_WAY: Final = (
+    'Unable to continue with install: {kind} "{name}" in namespace "{namespace}" exists and cannot be imported into '
+    "the current release: invalid ownership metadata"
+)
 BUSY: Final = "another operation (install/upgrade/rollback) is in progress"
-_SENT: Final = {
-    "name": "producer",
-    "image": "none",
-    "imageID": "none",
-    "ready": False,
-    "restartCount": 0,
-    "state": {"terminated": {"exitCode": 0, "startedAt": STAMP, "finishedAt": STAMP}},
-}
 
 
 @runtime_checkable
@@ -56,13 +52,14 @@ class Ground(FakeCluster):
         """The cluster as it was so many writes ago."""
         return replace(self, objects=self.past[-min(writes, len(self.past))])
 
-    def unowned(self, uid: str) -> list[str]:
-        """Objects that would stay after the experiment."""
+    def unowned(self, uid: str, apart: Collection[str] = ()) -> list[str]:
+        """Objects that would stay after the experiment; apart from these, by their UIDs."""
         return [
             f"{kind} {name}"
             for (kind, _, name), made in self.objects.items()
             if kind in OURS
             and name not in NOBODYS
+            and made["metadata"]["uid"] not in apart
             and all(each["uid"] != uid for each in made["metadata"].get("ownerReferences") or ())
         ]
 
@@ -87,26 +84,14 @@ class Ground(FakeCluster):
         super()._put(key, made)
 
 
-class Controllers(Player):
-    """A run's producer has ended some time before its Job is complete."""
-
-    def _move_job(self, made: Object) -> None:
-        name, goes_on = made["metadata"]["name"], (made.get("status") or {}).get("ready")
-        if goes_on and self.jobs.get(name) and not self.fails(made):
-            for pod in self.cluster.list("Pod", self.namespace, f"batch.kubernetes.io/job-name={name}"):
-                if not (pod.get("status") or {}).get("containerStatuses"):
-                    self.cluster.set_status(pod, {"phase": "Running", "containerStatuses": [_SENT]})
-                    return
-        super()._move_job(made)
-
-
 @dataclass
 class Helm(NoList):
     """What Helm asks of the API server, on the operator's way, so that it breaks with it.
 
     Its release is pending at first, and the chart is one workload. A request that fails ends it as it ends Helm: with
     the API server's words, and with a release that is `failed`, if that can still be written. The last write of an
-    installation may fail unheard (Helm's `recordRelease`).
+    installation may fail unheard (Helm's `recordRelease`). Before it installs it looks whether somebody else has an
+    object of the chart; that is no request here. What comes in between loses, as with Helm.
     """
 
     way: Way
@@ -121,12 +106,14 @@ class Helm(NoList):
             found = secrets_of(self.way, release, namespace)
             if any(each["metadata"]["labels"]["status"].startswith("pending") for each in found):
                 raise Unreachable(BUSY)
+            self._look_for_others("StatefulSet", namespace, release)
             self.installed.append(release)
             self._install(release, namespace, values, {**marks, "version": str(len(found) + 1)})
 
     def uninstall(self, release: str, namespace: str) -> None:
         with self.way.helm(release, _spoken):
-            secrets = secrets_of(self.way, release, namespace)
+            if not (secrets := secrets_of(self.way, release, namespace)):
+                return  # release: not found
             for secret in secrets[-1:]:
                 self._call(secret["metadata"]["name"], namespace, "uninstalling")
             self.way.delete("StatefulSet", namespace, release)
@@ -139,6 +126,7 @@ class Helm(NoList):
         meta = {"name": name, "namespace": namespace, "labels": labels}
         made = {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": "helm.sh/release.v1"}
         if not self.way.create(made):
+            self._look_for_others("Secret", namespace, name)
             raise Unreachable(BUSY)
         try:
             self.way.create(workload(release, namespace, values))
@@ -146,6 +134,14 @@ class Helm(NoList):
             self._call(name, namespace, "failed")
             raise
         self._call(name, namespace, "deployed")
+
+    def _look_for_others(self, kind: str, namespace: str, name: str) -> None:
+        found = self.way.inner.get(kind, namespace, name)
+        meta = (found or {}).get("metadata", {})
+        if kind == "Secret" and "owner" not in (meta.get("labels") or {}):
+            raise Refused("release: already exists")
+        if kind != "Secret" and found is not None and not meta.get("ownerReferences"):
+            raise Refused(IN_THE_WAY.format(kind=kind, name=name, namespace=namespace))
 
     def _call(self, secret: str, namespace: str, status: str) -> None:
         try:
@@ -157,4 +153,4 @@ class Helm(NoList):
 def _spoken(error: ClusterError) -> ClusterError:
     """What the operator makes of Helm's words."""
     words = f"helm: {error}"
-    return Unreachable(words) if _PASSES.search(words) else Refused(words)
+    return Unreachable(words) if _PASSES.search(words) else refusal(words)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from dedup.experiment.spec import parse
+from dedup.experiment.spec import Experiment, parse
 from dedup.experiment.stages import RUN_STAGES, Stage, schedule
 from dedup_operator.clusters import Object
 from testbed.specs import changed
@@ -14,6 +14,10 @@ FAILS: Final = "kafka-control-002"
 SMALL: Final = (("metadata/name", "e"), ("spec/systems", [{"name": "kafka", "kafka": {}}]), ("spec/runs", 1))
 PASSING: Final = (Stage.SETTLE, Stage.TEARDOWN)
 """Stages in which the operator does not wait: a user's turn comes right after the look that began them."""
+
+
+_PARSED: Final[dict[str, Experiment]] = {}
+"""By the stories' names: a campaign asks a million times."""
 
 
 class Turn(NamedTuple):
@@ -33,9 +37,25 @@ class Story(NamedTuple):
     fails: Callable[[Object], bool] = lambda _job: False
 
     @property
+    def experiment(self) -> Experiment:
+        if self.name not in _PARSED:
+            _PARSED[self.name] = parse(self.document, source="the story")
+        return _PARSED[self.name]
+
+    @property
     def stages(self) -> tuple[Stage, ...]:
         """By cursor."""
-        return tuple(task.stage for task in schedule(parse(self.document, source="the story")))
+        return tuple(task.stage for task in schedule(self.experiment))
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """The ids of all runs."""
+        return frozenset(task.run_id for task in schedule(self.experiment) if task.run_id)
+
+    def run_at(self, cursor: int) -> str | None:
+        """The id of the run whose task is at that place."""
+        tasks = schedule(self.experiment)
+        return tasks[cursor].run_id if cursor < len(tasks) else None
 
 
 def _fails(job: Object) -> bool:

@@ -126,7 +126,7 @@ def test_a_kind_that_nobody_installed_is_not_an_object_that_is_not_there(
 def test_whatever_breaks_the_end_is_that_of_a_calm_course(cluster: PlayedCluster, tell: Callable[[str], None]) -> None:
     """And the calm course is the fake cluster's: what is tried there by the thousand holds for an API server too."""
     calms = {story.name: points.calm(story) for story in STORIES}
-    every = [point for calm in calms.values() for point in points.points_of(calm)]
+    every = [point for calm in calms.values() for point in points.points_of(calm, points.EVERYWHERE)]
     chosen = points.sampled(every, SAMPLE)
     for point in chosen:
         with namespace_on(cluster) as namespace:

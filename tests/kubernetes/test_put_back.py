@@ -58,7 +58,7 @@ def test_other_namespaces_are_left_alone(namespaces: Callable[[], Server], calm:
 
 
 def test_whatever_breaks_on_it_the_end_is_that_of_a_calm_course(calm: Calm, tell: Callable[[str], None]) -> None:
-    every = list(points.points_of(calm))
+    every = list(points.points_of(calm, points.EVERYWHERE))
     chosen = points.sampled(every, SAMPLE)
     for point in chosen:
         outcome = points.tried(point, calm)
@@ -67,6 +67,6 @@ def test_whatever_breaks_on_it_the_end_is_that_of_a_calm_course(calm: Calm, tell
 
 
 def test_a_point_that_is_not_where_it_should_be_is_told(calm: Calm) -> None:
-    first, *_, last = points.points_of(calm)
+    first, *_, last = points.points_of(calm, points.EVERYWHERE)
     outcome = points.tried(Point(SHORT, first.number, last.request, first.how), calm)
     assert not outcome.good and "another one here" in outcome.why

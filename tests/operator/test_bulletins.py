@@ -110,10 +110,11 @@ def test_a_word_that_was_there_before_the_report_does_not_count() -> None:
 
 def test_nor_is_somebody_elses_home_used() -> None:
     world = applied()
-    world.cluster.create({"kind": "ConfigMap", "metadata": {"name": HOME[2], "namespace": NAMESPACE}})
+    meta = {"name": HOME[2], "namespace": NAMESPACE}
+    world.cluster.create({"kind": "ConfigMap", "metadata": meta, "data": {BULLETIN: document(TOLD)}})
     world.run()
-    assert world.condition("Finished") == ("True", "Error")
-    assert f"ConfigMap {HOME[2]}" in message(world, "Finished")
+    assert world.condition("Finished") == ("False", "Stalled")
+    assert f"ConfigMap {HOME[2]}" in message(world, "Stalled")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from testbed.worlds import NAMESPACE, TOLD, FakeCluster, World, document
 from dedup.experiment.stages import State
 from dedup_operator.clusters import Refused
 from dedup_operator.conditions import PHASES
-from dedup_operator.objects.names import Owner, name_of
+from dedup_operator.objects.names import Owner
 from dedup_operator.objects.reports import failures_in, report_name
 from dedup_operator.objects.snapshots import snapshot_name
 from dedup_operator.sights import ToldFaults
@@ -257,15 +257,6 @@ def test_a_snapshot_that_somebody_else_made_is_not_taken_for_ours() -> None:
     world.cluster.delete("ConfigMap", NAMESPACE, name)
     world.run()
     assert world.status()["verdict"] == "Pass"
-
-
-def test_a_job_that_somebody_else_made_is_not_taken_for_ours() -> None:
-    world = applied()
-    name = name_of(Owner(NAMESPACE, "e", "6f1c"), "report")
-    meta = {"name": name, "namespace": NAMESPACE, "labels": {}}
-    world.cluster.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {}})
-    world.run()
-    assert world.status()["verdict"] == "Error"
 
 
 def test_a_report_that_failed_has_no_word() -> None:

@@ -14,7 +14,7 @@ from kubernetes.client import ApiClient, Configuration
 from tests.operator.test_listed import entry
 
 from dedup.errors import PlatformError
-from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Object, Refused, Unreachable
+from dedup_operator.clusters import ClusterError, Forbidden, NotHolder, Object, Refused, Taken, Unreachable
 from dedup_operator.entries import Accounts
 from dedup_operator.releases import HelmReleases
 from dedup_runners.waiting import until
@@ -26,6 +26,14 @@ WORDS: Final = [
     ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
     ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
     ('W11 warnings.go: internal error?\nW11: "Error: no"\nError: it is full\n', Refused, "^helm: Error: it is full$"),
+    ("Error: release: already exists", Taken, "find out who made it"),
+    (
+        'Error: Unable to continue with install: StatefulSet "d" in namespace "lab" exists and cannot be imported into '
+        "the current release: invalid ownership metadata",
+        Taken,
+        "find out who made it",
+    ),
+    ('Error: services "d" already exists', Refused, 'services "d" already exists$'),
     ("no such program", Refused, "^helm: no such program$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
     ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),

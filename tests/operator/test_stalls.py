@@ -7,6 +7,7 @@ words (…) differs from one experiment to another.
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from tests.operator.test_reconciliations import SMALL, applied, edit, fake, mess
 from tests.operator.test_stores import ON_VOLUME, without_store
 from tests.operator.test_without_spark import unserved
 
-from dedup_operator.clusters import Object
+from dedup_operator.clusters import Object, Refused, Taken
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Artifacts, ChaosImage, Defaults, Volume
 from dedup_operator.objects.snapshots import FILE, snapshot_name
@@ -243,6 +244,16 @@ def anothers_readiness() -> World:
     return looked(world)
 
 
+def in_helms_way() -> World:
+    world = applied()
+    world.refuses = Taken("helm: Error: release: already exists")
+    operator, _ = world.operator()
+    with suppress(Refused):
+        while world.status().get("phase") != "Stalled":
+            operator.look((NAMESPACE, "e"))
+    return world
+
+
 def impossible_state() -> World:
     world = applied()
     world.run(until=lambda status: status.get("phase") == "Running")
@@ -341,8 +352,9 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("ConfigMap d-…: got none, though it was just made", snapshot_that_goes),
     ("ConfigMap d-…: settings.json: …: got …", settings_of_another_version),
     ("ConfigMap d-…: spec.…: got …", snapshot_of_another_version),
-    ("Job d-…: got one that does not belong …", anothers_run),
-    ("Job d-…: got one that does not belong …", anothers_readiness),
+    ("…: got one that does not belong …", anothers_run),
+    ("…: got one that does not belong …", anothers_readiness),
+    ("helm: …; find out who made it, and delete it", in_helms_way),
     ("status.state: got …", impossible_state),
 ]
 

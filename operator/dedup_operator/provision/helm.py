@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from dedup.experiment.stages import Observation
 from dedup_operator import sights
-from dedup_operator.clusters import ClusterError
-from dedup_operator.objects.names import labels
+from dedup_operator.belongings import Foreign
+from dedup_operator.clusters import ClusterError, Object
+from dedup_operator.objects.names import UID, labels
 from dedup_operator.objects.systems import values
-from dedup_operator.provision.provisioner import Provisioner
-from dedup_operator.releases import DEPLOYED, RELEASE, secrets_of, state_of
+from dedup_operator.provision.provisioner import WORKLOADS, Provisioner
+from dedup_operator.releases import DEPLOYED, RELEASE, secrets_of, state_in
 from dedup_operator.sights import ABSENT, DONE, RUNNING
 
 
@@ -76,7 +77,7 @@ class Helm(Provisioner):
 
     def _adopt(self) -> None:
         for secret in secrets_of(self._cluster, self._release, self._belongings.namespace):
-            if not secret["metadata"].get("ownerReferences"):
+            if self._is_unowned(secret):
                 owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
                 self._cluster.patch("Secret", self._belongings.namespace, secret["metadata"]["name"], owned)
 
@@ -89,4 +90,19 @@ class Helm(Provisioner):
         self._context.releases.uninstall(self._release, self._belongings.namespace)
 
     def _state(self) -> str | None:
-        return state_of(self._cluster, self._release, self._belongings.namespace)
+        """Foreign if a record of that release is not ours: Helm would take it for its own."""
+        records = secrets_of(self._cluster, self._release, self._belongings.namespace)
+        for record in records:
+            if not self._is_unowned(record) and not self._belongings.owns(record):
+                raise Foreign("Secret", record["metadata"]["name"])
+        return state_in(records)
+
+    def _is_unowned(self, record: Object) -> bool:
+        """Whether it is a record of ours whose owner nobody has told yet."""
+        meta = record["metadata"]
+        return not meta.get("ownerReferences") and (meta.get("labels") or {}).get(UID) == self._owner.uid
+
+    def _list(self, kind: str) -> list[Object]:
+        """Anybody can give a workload of his own the release's label."""
+        found = super()._list(kind)
+        return [each for each in found if self._belongings.owns(each)] if kind in WORKLOADS else found

@@ -76,8 +76,8 @@ class Provisioner(ABC):
         """Make the system whole; whether it may be asked to prove itself now."""
 
     def see_leaving(self) -> Observation:
-        """How far the removal is; done when nothing of it is left."""
-        if self._state() is not None or self._belongings.own("Job", self._job):
+        """How far the removal is; done when nothing of it is left: what is not ours is in no removal's way."""
+        if self._state() is not None or self._belongings.ours("Job", self._job):
             return ABSENT
         return RUNNING if self._workloads() else DONE
 
