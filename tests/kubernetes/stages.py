@@ -29,6 +29,7 @@ LEVEL: Final = "pod-security.kubernetes.io/enforce"
 RBAC: Final = "rbac.authorization.k8s.io"
 MESSAGES: Final = 500_000
 AT: Final = 20_000
+TRIES: Final = 6
 RIGHTS: Final[dict[str, list[dict[str, Any]]]] = {
     "chaos": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
@@ -62,15 +63,15 @@ class Stage:
         return found
 
     def met(self, kind: dict[str, Any], **how: Any) -> dict[str, Any]:
-        """The same of the first of three that came while messages were under way.
+        """The same of the first of several that came while messages were under way.
 
         Where brokers are quicker than the client, all is acknowledged at times, and what comes then is rightly vacuous.
         """
-        for _ in range(3):
+        for _ in range(TRIES):
             found = self.play(kind, **how)
             if found["record"]["in_flight"] != 0:
                 return found
-        raise AssertionError(f"three times out of three no message was under way: {found['record']}")
+        raise AssertionError(f"no message was under way in any of {TRIES}: {found['record']}")
 
     def python(self, source: str, *words: str) -> str:
         """What a Python program says in the pod."""
