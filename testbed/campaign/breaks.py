@@ -121,17 +121,17 @@ LOSSES: Final = tuple(
 run that has lost its pod was interrupted, and is done again as a new attempt; a verification that has lost its driver
 is made again. Of all else a Job makes another pod."""
 FORGED: Final = tuple(
-    Break(f"somebody forges {what} before", EVERY, done=1, meanwhile=f"forger.{how}", needs=needs, **more)
+    Break(f"somebody {what} before", EVERY, done=1, meanwhile=f"forger.{how}", needs=needs, **more)
     for what, how, needs, more in (
-        ("the next name", "take_name", "forger.is_free", {}),
-        ("a pod of a run", "make_pod", "", {}),
-        ("a Job and workloads", "make_work", "", {}),
-        ("a record of Helm's", "make_record", "", {"helm": False}),
-        ("an owner", "disown", "forger.has_work", {}),
-        ("labels", "unlabel", "forger.has_work", {"again": ("readiness", RELEASE)}),
-        ("a used runToken", "mark_used", "forger.has_snapshot", {}),
-        ("a success", "say_complete", "forger.can_say", {"again": ("report",), "doubts": True}),
-        ("a failure", "say_failed", "forger.can_say", {"again": ("report",), "doubts": True}),
+        ("forges the next name", "take_name", "forger.is_free", {}),
+        ("forges a pod of a run", "make_pod", "", {}),
+        ("forges a Job and workloads", "make_work", "", {}),
+        ("forges a record of Helm's", "make_record", "", {"helm": False}),
+        ("takes owners away", "disown", "forger.has_work", {}),
+        ("takes labels away", "unlabel", "forger.has_work", {"again": ("readiness", RELEASE)}),
+        ("forges a used runToken", "mark_used", "forger.has_snapshot", {}),
+        ("forges a success", "say_complete", "forger.can_say", {"again": ("report",), "doubts": True}),
+        ("forges a failure", "say_failed", "forger.can_say", {"again": ("report",), "doubts": True}),
     )
 )
 """What that is, is in forgers.py. What stands in the way is told in a stall; when it is gone, or has never stood there,
