@@ -29,12 +29,30 @@ def test_five_shares_run_every_slow_test_once() -> None:
     assert sorted(nodes) == sorted(test.node for test in SLOW)
 
 
+def test_a_test_that_is_added_or_timed_anew_leaves_the_others_where_they_are() -> None:
+    more = [Case("tests/lab/test_0_live.py::test_it", LIVE), *SLOW, Case("tests/lab/test_a_live.py::test_0", LIVE)]
+    slower = {node: 1.5 * seconds for node, seconds in SECONDS.items()}
+    for number in range(SHARES):
+        own = tiers.of_share(more, number, frozenset(), 0.0, slower).nodes
+        assert own >= share(number).nodes
+        assert own - share(number).nodes <= {test.node for test in more} - {test.node for test in SLOW}
+
+
+def test_a_test_that_nobody_has_timed_takes_as_long_as_others_of_its_file() -> None:
+    file = "tests/lab/test_a_live.py"
+    tests = [Case(f"{file}::test_{number}", LIVE) for number in range(4)]
+    known = {tests[0].node: 1.0, tests[1].node: 2.0, tests[2].node: 6.0}
+    assert tiers.units_of(tests, known)[file].seconds == 11.0
+    assert tiers.units_of(tests, {})[file].seconds == 4 * tiers.UNKNOWN_S
+
+
 def test_tests_of_a_file_share_their_fixtures_unless_they_take_too_long() -> None:
     found = [share(number).nodes for number in range(SHARES)]
     of_a = {test.node for test in SLOW if "test_a_live" in test.node}
-    long = {test.node for test in SLOW if "test_long" in test.node}
     assert any(of_a <= nodes for nodes in found)
-    assert len([nodes for nodes in found if nodes & long]) == 3
+    units = tiers.units_of(SLOW, SECONDS)
+    assert units["tests/lab/test_a_live.py"].nodes == tuple(sorted(of_a))
+    assert {name for name in units if "test_long" in name} == {test.node for test in SLOW if "test_long" in test.node}
 
 
 def test_a_change_brings_its_tests_along_as_far_as_the_time_goes() -> None:

@@ -14,18 +14,20 @@ one), so that five landings run everything. A slow test is of a change if its fi
 a helper of tests or a file of the testbed that changed, or if its name is that of a chart that changed. These are added
 to the share, shortest first, as long as the time allows that the command line gives.
 
-Shares are balanced by what each test took (durations.json, in seconds; `make test-all` writes it anew). A file
-goes to one share as a whole, since its tests share fixtures, unless it takes too long for that. The two processes of a
-session (docs/decisions/018) are balanced each by itself.
+A file goes to one share as a whole, since its tests share fixtures, unless it takes too long for that (durations.json
+has what each test took, in seconds; `make test-all` writes it anew). Which share that is its name alone says: a test
+that is added or timed anew leaves all others where they are, so what a share holds is known before its turn comes.
 """
 
 import ast
+import hashlib
 import json
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).parent.parent
@@ -40,7 +42,9 @@ SESSION_S: Final = 4 * 3600
 """What was committed so long before the newest commit is not of its change."""
 LONGEST_UNIT_S: Final = 240.0
 UNKNOWN_S: Final = 30.0
-"""What a test is taken for that nobody has timed yet."""
+"""What a test is taken for that nobody has timed yet, nor another one of its file."""
+SALT: Final = 979
+"""Of a thousand, the one by which the shares differed least on 2026-11-28: 44 to 46 minutes. Another one deals anew."""
 
 ANOTHER_SHARE: Final = "tests that make test runs, and slow ones of other shares: make test-all runs all"
 SLOW_ONES: Final = "slow tests: make test-all runs them"
@@ -55,7 +59,7 @@ class Case(NamedTuple):
 
     @property
     def file(self) -> str:
-        return self.node.split("::")[0]
+        return _file_of_node(self.node)
 
     @property
     def slow(self) -> bool:
@@ -94,8 +98,7 @@ def of_share(
     """Share `number` of the slow ones of these tests, and of the files in `changed` as much as the time allows."""
     slow = [test for test in tests if not test.quick]
     units = units_of(slow, seconds)
-    share = shares(units)
-    own = {name for name in units if share[name] == number}
+    own = {name for name in units if share_of(name) == number}
     more = sorted((units[name].seconds, name) for name in units if name not in own and units[name].file in changed)
     added = set(own)
     for _, name in more:
@@ -124,37 +127,36 @@ class Unit(NamedTuple):
 
 def units_of(tests: Iterable[Case], seconds: Mapping[str, float]) -> dict[str, Unit]:
     """The units by name: a file, or one of its functions, or one case of such a function."""
-    by_file: dict[str, list[Case]] = {}
+    return dict(_split(tests, seconds, (_file_of_node, _function_of_node, str)))
+
+
+def _split(
+    tests: Iterable[Case], seconds: Mapping[str, float], names: Sequence[Callable[[str], str]]
+) -> Iterator[tuple[str, Unit]]:
+    """The units of these tests by the first of these names, or by those after it where that takes too long."""
+    parts: dict[str, list[Case]] = {}
     for test in tests:
-        by_file.setdefault(test.file, []).append(test)
-    return {unit.nodes[0]: unit for own in by_file.values() for unit in _split(own, seconds)}
+        parts.setdefault(names[0](test.node), []).append(test)
+    for name, own in parts.items():
+        known = [seconds[test.node] for test in own if test.node in seconds]
+        total = sum(known) + (len(own) - len(known)) * (median(known) if known else UNKNOWN_S)
+        if total > LONGEST_UNIT_S and len(names) > 1:
+            yield from _split(own, seconds, names[1:])
+        else:
+            yield name, Unit(own[0].file, tuple(test.node for test in own), total, "cluster" in own[0].marks)
 
 
-def _split(own: Sequence[Case], seconds: Mapping[str, float]) -> Iterator[Unit]:
-    total = sum(seconds.get(test.node, UNKNOWN_S) for test in own)
-    for end in ("[", None):
-        if total <= LONGEST_UNIT_S or len(own) == 1:
-            break
-        parts: dict[str, list[Case]] = {}
-        for test in own:
-            parts.setdefault(test.node.split(end)[0] if end else test.node, []).append(test)
-        if len(parts) > 1:
-            for part in parts.values():
-                yield from _split(part, seconds)
-            return
-    yield Unit(own[0].file, tuple(test.node for test in own), total, "cluster" in own[0].marks)
+def _file_of_node(node: str) -> str:
+    return node.split("::")[0]
 
 
-def shares(units: Mapping[str, Unit]) -> dict[str, int]:
-    """The share of each unit: the longest first, each to the share that has least yet, clusters' by themselves."""
-    taken: dict[str, int] = {}
-    for on_cluster in (True, False):
-        loads = [0.0] * SHARES
-        own = [name for name, unit in units.items() if unit.on_cluster is on_cluster]
-        for name in sorted(own, key=lambda name: (-units[name].seconds, name)):
-            taken[name] = loads.index(min(loads))
-            loads[taken[name]] += units[name].seconds
-    return taken
+def _function_of_node(node: str) -> str:
+    return node.split("[")[0]
+
+
+def share_of(unit: str) -> int:
+    """The share that a unit of this name belongs to, whatever other units there are."""
+    return int.from_bytes(hashlib.sha256(f"{SALT} {unit}".encode()).digest()[:8]) % SHARES
 
 
 def wall_s(units: Iterable[Unit]) -> float:
