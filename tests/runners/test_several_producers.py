@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from dedup.payloads import unpacked
 from dedup.workloads.producers import Producers
 from dedup_runners.clients import Chunk, Outcome, Progress, chunk_of, confluent_kafka
 from dedup_runners.configs import ProducerConfig
+from dedup_runners.paces import CHUNK_S
 from dedup_runners.producer import produce
 from dedup_runners.triggers import TriggerServer
 from dedup_runners.workloads.producers import Clients
@@ -75,6 +77,16 @@ def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(
     for lane in stored.values():
         writers = [message.session for message in lane]
         assert writers != sorted(writers), "they take turns, and none waits for the end of another"
+
+
+def test_those_that_may_send_slowly_only_write_no_more_files_and_take_turns_as_often(
+    config: Make, tmp_path: Path
+) -> None:
+    produce(config(messages_per_second=3000))
+    assert report_of(tmp_path).complete
+    assert len(list((tmp_path / "sent").iterdir())) == 1
+    writers = [row["session"] for row in rows(tmp_path, "sent")]
+    assert sum(before != after for before, after in pairwise(writers)) == COUNT * MESSAGES / (3000 * CHUNK_S) - 1
 
 
 def test_a_fault_strikes_at_a_message_of_the_run_whoever_sends_it(config: Make, tmp_path: Path) -> None:

@@ -149,9 +149,10 @@ class SideBySide(Sends):
     def _send_all(self) -> None:
         plan = np.arange(self._config.messages, dtype=np.int64)
         while len(plan):
-            size = self._size(len(plan))
+            size = self._range(len(plan))
             turn, plan = plan[:size], plan[size:]
-            if not self.send_messages(turn[np.argsort(self.streams_of(turn) // self._own, kind="stable")]):
+            together = np.arange(size) // self._at_once  # what is handed over at once, each producer's by itself
+            if not self.send_messages(turn[np.lexsort((self.streams_of(turn) // self._own, together))]):
                 break
         self.client.finish()
         self._lives += [self._life(number, client) for number, client in enumerate(self._each)]

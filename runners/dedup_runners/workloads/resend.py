@@ -71,7 +71,7 @@ class Resending(Sends):
         plan = np.arange(self._config.messages, dtype=np.int64)
         going = True
         while going and len(plan):
-            size = self._size(len(plan))
+            size = min(self._at_once, self._range(len(plan)))  # what has failed comes again soon
             going = self.send_messages(plan[:size]) and self._send_again()
             plan = plan[size:]
         self.client.finish()

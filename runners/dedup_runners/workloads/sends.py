@@ -1,7 +1,7 @@
 """A production whose rows name their sends: the session, and the application's attempt.
 
-Each part of the plan is written down right before it is sent, so that the rows of `sent` are in the order of the sends,
-whichever message is sent again.
+Each range of the plan is written down before it is sent, so that the rows of `sent` are in the order of the sends,
+whichever message is sent again. A producer that is stopped leaves rows of at most one range that was never sent.
 """
 
 from abc import abstractmethod
@@ -25,7 +25,7 @@ from dedup_runners.configs import ProducerConfig
 from dedup_runners.paces import Pace
 from dedup_runners.production import Production
 from dedup_runners.recording.journals import Journal, Observer
-from dedup_runners.recording.recorders import Columns, Recorder
+from dedup_runners.recording.recorders import ROWS_A_GROUP, Columns, Recorder
 
 
 class Sends(Production):
@@ -64,16 +64,17 @@ class Sends(Production):
     def send_messages(self, messages: Int64s) -> bool:
         """Write down and send them, as fast as the workload allows; False if they were not all sent."""
         while len(messages):
-            size = self._size(len(messages))
-            if self._pace is not None:
-                self._pace.await_turn(size)
+            size = self._range(len(messages))
             part, messages = messages[:size], messages[size:]
-            chunk = self.chunk(part)
-            rows = (chunk.streams, chunk.values, *self.sends(part))
+            rows = (self.streams_of(part), self.values_of(part), *self.sends(part))
             self._recorder.await_ahead(self._recorder.write_ahead("sent", [rows]))
             self._written += size
-            if not self._send(chunk) or self._stopped:
-                return not len(messages) and not self._stopped
+            while len(part):
+                now, part = part[: self._at_once], part[self._at_once :]
+                if self._pace is not None:
+                    self._pace.await_turn(len(now))
+                if not self._send(self.chunk(now)) or self._stopped:
+                    return not len(part) and not len(messages) and not self._stopped
         return True
 
     def streams_of(self, messages: Int64s) -> Int32s:
@@ -92,10 +93,15 @@ class Sends(Production):
         if (rate := self._config.messages_per_second) is not None:
             self._pace = Pace(rate, self._wait)
 
-    def _size(self, most: int) -> int:
-        """How many may be sent at once: no more than up to the next trigger's message."""
+    @property
+    def _at_once(self) -> int:
+        """How many are handed to the client at once."""
+        return self._chunk if self._pace is None else min(self._chunk, self._pace.chunk)
+
+    def _range(self, most: int) -> int:
+        """How many are written down at once: no more than up to the next trigger's message."""
         borders = [left for each in self._triggers if (left := (each.message or 0) - self.sent) > 0]
-        return min(most, self._chunk if self._pace is None else min(self._chunk, self._pace.chunk), *borders)
+        return min(most, ROWS_A_GROUP, *borders)
 
     def _rows(self, outcomes: Outcomes) -> Columns:
         messages = self.messages_of(outcomes)
