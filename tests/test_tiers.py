@@ -1,7 +1,7 @@
 """Which tests a session runs: five shares run every slow test, and a change brings its own along."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import pytest
 from tests import tiers
@@ -73,6 +73,24 @@ def test_fast_long_and_smoke_tests_are_quick_and_in_no_share() -> None:
     for number in range(SHARES):
         share_of_all = tiers.of_share(every, number, {FAST.file, SMOKE.file}, 60.0, SECONDS).nodes
         assert not share_of_all & {FAST.node, LONG.node, SMOKE.node}
+
+
+class Reported(NamedTuple):
+    nodeid: str
+    duration: float
+    keywords: dict[str, int]
+    skipped: bool = False
+
+
+def test_a_test_takes_what_its_fixtures_took_too_and_one_that_is_skipped_nothing() -> None:
+    slow, fast = {"live": 1}, {"parametrize": 1}
+    reports = [
+        Reported("a", 20.0, slow),
+        Reported("a", 3.26, slow),
+        Reported("b", 0.0, slow, True),
+        Reported("c", 9.0, fast),
+    ]
+    assert tiers.recorded(reports) == {"a": 23.3, "b": 0.0}
 
 
 @pytest.mark.parametrize(
