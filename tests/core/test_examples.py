@@ -40,6 +40,7 @@ SMALL: Final = {"kafka-lost-reply": ["kafka"], "pulsar-lost-reply": ["pulsar"]}
 """Those with ten messages and a fault on one of them."""
 OF_S0: Final = [path for path in EXAMPLES if path.stem not in SMALL]
 PRIVILEGED: Final = {"spec/allowPrivilegedFaults", "spec/replacements"}
+STRIMZI: Final = {"spec/systems", "spec/workload", "spec/runs", "spec/replacements", "spec/faults"}
 TEN_MESSAGES: Final = {f"spec/{each}" for each in ("workload", "runs", "replacements", "verification", "faults")}
 LATENCY_S: Final = {"kafka": 0.02, "pulsar": 0.1}
 
@@ -92,6 +93,9 @@ def test_there_is_one_for_each_other_way_of_being_deployed_and_of_keeping_histor
         "kafka-faults": {name, "spec/systems", "spec/workload", "spec/variants", "spec/faults", *PRIVILEGED},
         "kafka-on-a-volume": {name, "spec/artifacts"},
         "kafka-strimzi": {name, "spec/systems"},
+        "kafka-strimzi-kill": {name, *STRIMZI},
+        "kafka-strimzi-partition": {name, *STRIMZI, *PRIVILEGED},
+        "kafka-strimzi-pod-delete": {name, *STRIMZI},
     }
     deployed = {path.stem: load(path).spec.systems[0] for path in MORE}
     strimzi, existing = deployed["kafka-strimzi"], [each for name, each in deployed.items() if "existing" in name]
