@@ -26,6 +26,7 @@ import subprocess
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -42,9 +43,9 @@ SESSION_S: Final = 4 * 3600
 """What was committed so long before the newest commit is not of its change."""
 LONGEST_UNIT_S: Final = 240.0
 UNKNOWN_S: Final = 30.0
-"""What a test is taken for that nobody has timed yet, nor another one of its file."""
+"""How long a test is assumed to take if neither it nor any other test of its file has been timed."""
 SALT: Final = 979
-"""Of a thousand, the one by which the shares differed least on 2026-11-28: 44 to 46 minutes. Another one deals anew."""
+"""Of 1,000 numbers, the one with the most even shares on 2026-11-28: 44 to 46 minutes. Another one moves all tests."""
 
 ANOTHER_SHARE: Final = "tests that make test runs, and slow ones of other shares: make test-all runs all"
 SLOW_ONES: Final = "slow tests: make test-all runs them"
@@ -59,7 +60,12 @@ class Case(NamedTuple):
 
     @property
     def file(self) -> str:
-        return _file_of_node(self.node)
+        return self.node.split("::")[0]
+
+    @property
+    def function(self) -> str:
+        """The node id without the case that brackets name."""
+        return self.node.split("[")[0]
 
     @property
     def slow(self) -> bool:
@@ -127,16 +133,16 @@ class Unit(NamedTuple):
 
 def units_of(tests: Iterable[Case], seconds: Mapping[str, float]) -> dict[str, Unit]:
     """The units by name: a file, or one of its functions, or one case of such a function."""
-    return dict(_split(tests, seconds, (_file_of_node, _function_of_node, str)))
+    return dict(_split(tests, seconds, (attrgetter("file"), attrgetter("function"), attrgetter("node"))))
 
 
 def _split(
-    tests: Iterable[Case], seconds: Mapping[str, float], names: Sequence[Callable[[str], str]]
+    tests: Iterable[Case], seconds: Mapping[str, float], names: Sequence[Callable[[Case], str]]
 ) -> Iterator[tuple[str, Unit]]:
     """The units of these tests by the first of these names, or by those after it where that takes too long."""
     parts: dict[str, list[Case]] = {}
     for test in tests:
-        parts.setdefault(names[0](test.node), []).append(test)
+        parts.setdefault(names[0](test), []).append(test)
     for name, own in parts.items():
         known = [seconds[test.node] for test in own if test.node in seconds]
         total = sum(known) + (len(own) - len(known)) * (median(known) if known else UNKNOWN_S)
@@ -144,14 +150,6 @@ def _split(
             yield from _split(own, seconds, names[1:])
         else:
             yield name, Unit(own[0].file, tuple(test.node for test in own), total, "cluster" in own[0].marks)
-
-
-def _file_of_node(node: str) -> str:
-    return node.split("::")[0]
-
-
-def _function_of_node(node: str) -> str:
-    return node.split("[")[0]
 
 
 def share_of(unit: str) -> int:

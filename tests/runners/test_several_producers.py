@@ -79,9 +79,7 @@ def test_each_has_a_name_and_sequences_of_its_own_in_every_partition(
         assert writers != sorted(writers), "they take turns, and none waits for the end of another"
 
 
-def test_those_that_may_send_slowly_only_write_no_more_files_and_take_turns_as_often(
-    config: Make, tmp_path: Path
-) -> None:
+def test_with_a_rate_they_write_one_file_of_sends_and_still_take_turns(config: Make, tmp_path: Path) -> None:
     produce(config(messages_per_second=3000))
     assert report_of(tmp_path).complete
     assert len(list((tmp_path / "sent").iterdir())) == 1
