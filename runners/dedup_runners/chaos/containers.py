@@ -205,11 +205,18 @@ def controller_of(pod: Any) -> str:
 
 
 def refused(pod: BrokerPod, error: Exception) -> PlatformError:
-    """The API server's no, in our shape."""
-    reason = f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}"
+    """The API server's no, or its silence, in our shape."""
+    where = f"pod {pod.namespace}/{pod.name}, container {pod.container}"
+    if isinstance(error, HTTPError):
+        return PlatformError(
+            where=where,
+            got=f"no answer of the API server: {type(error).__name__}: {error}",
+            rule=f"it answers within {CALL_TIMEOUT_S:g} s; what only reads is asked again before this is said",
+            todo="see whether it is there, and how busy its machine is; then repeat the run",
+        )
     return PlatformError(
-        where=f"pod {pod.namespace}/{pod.name}, container {pod.container}",
-        got=reason,
+        where=where,
+        got=f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}",
         rule="who hurts brokers in pods must be able to look at them and to run commands in them",
         todo="give the service account `get` on pods, `get` and `create` on pods/exec; see that the pod is there",
     )
