@@ -34,8 +34,9 @@ BOUND_S: Final = 180.0
 TOLERATED: Final = [{"key": TAINT["key"], "operator": "Exists"}]
 MESSAGES: Final = 60_000
 PER_SECOND: Final = 1_000
-RUN_S: Final = 120
-"""For each stage of a run: longer than it takes, and until it has begun."""
+STAYS_S: Final = 600
+LOST_S: Final = 120
+"""For each stage of a run: of a lost node nothing more comes; who stays may wait and says what for (120 s each)."""
 
 
 @pytest.fixture(scope="module")
@@ -121,13 +122,13 @@ def cordoned(client: ApiClient) -> Iterator[None]:
         core.patch_node(nodes.NODE, {"spec": {"unschedulable": None}})
 
 
-def begun(shared: Shared, client: ApiClient, name: str) -> Document:
-    """An experiment of one run whose pod is on the second node and sends messages."""
+def begun(shared: Shared, client: ApiClient, name: str, run_s: int) -> Document:
+    """An experiment of one run whose pod is on the second node and sends messages; `run_s` for each of its stages."""
     document = shared.document(name)
     spec = document["spec"]
     spec["workload"] |= {"messages": MESSAGES, "messagesPerSecond": PER_SECOND}
     spec["faults"][0]["at"]["message"] = MESSAGES // 10
-    spec |= {"timeouts": {"run": f"{RUN_S}s"}, "verification": {"engine": "Local"}}
+    spec |= {"timeouts": {"run": f"{run_s}s"}, "verification": {"engine": "Local"}}
     with cordoned(client):
         shared.operator.apply(document)
         shared.operator.reached(document, Stage.PRODUCE)
@@ -143,6 +144,7 @@ def words(status: Document) -> str:
     return "; ".join(str(each["message"]) for each in status.get("conditions", ()))
 
 
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("lost", [False, True], ids=["stays", "is lost"])
 def test_a_run_on_a_node_that(
     lost: bool, shared: Shared, client: ApiClient, second: SecondNode, tell: Callable[[str], None]
@@ -150,7 +152,7 @@ def test_a_run_on_a_node_that(
     """A whole run passes. Half a run does not, and meanwhile the status names the pod and its node."""
     second.load(images.archive(images.RUNNER))
     name = "lost" if lost else "calm"
-    begun(shared, client, name)
+    begun(shared, client, name, LOST_S if lost else STAYS_S)
     (run,) = shared.operator.run_pods(name)
     if lost:
         second.lose()
