@@ -87,16 +87,12 @@ def told(bulletin: str, digest: str) -> tuple[Told | None, str]:
 
 def ended(job: Object) -> str | None:
     """Complete or Failed, once the Job says so."""
-    for condition in job.get("status", {}).get("conditions") or ():
-        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            return str(condition["type"])
-    return None
+    return next((end for end in ("Failed", "Complete") if _said(job, end) is not None), None)
 
 
 def suspended(job: Object) -> bool:
     """Whether its controller says that it makes no pods any more, since that was asked of it."""
-    said = job.get("status", {}).get("conditions") or ()
-    return any((each["type"], each["status"]) == ("Suspended", "True") for each in said)
+    return _said(job, "Suspended") is not None
 
 
 def seen(job: Object, pods: Sequence[Object]) -> Observation:
@@ -123,9 +119,8 @@ def taken_away(job: Object, pods: Iterable[Object]) -> bool:
 
     Should it have been, and is gone since, its last words are in the store, and the judge goes by these.
     """
-    said = job.get("status", {}).get("conditions") or ()
-    failed = [each for each in said if (each["type"], each["status"]) == ("Failed", "True")]
-    return any(each.get("reason") == TOO_MANY_FAILED for each in failed) and all(map(_disrupted, pods))
+    failed = _said(job, "Failed")
+    return failed is not None and failed.get("reason") == TOO_MANY_FAILED and all(map(_disrupted, pods))
 
 
 def lost_its_driver(application: Object) -> bool:
@@ -297,8 +292,14 @@ def _failed_so_far(pods: Iterable[Object]) -> str:
 def _last_words(job: Object, pods: Iterable[Object]) -> str:
     if words := _failure_in(pods):
         return short(words)
-    failed = next(each for each in job["status"]["conditions"] if each["type"] == "Failed" and each["status"] == "True")
+    failed = _said(job, "Failed") or {}
     return short(f"{failed.get('reason', 'Failed')}: {failed.get('message', 'no words')}")
+
+
+def _said(job: Object, condition: str) -> Object | None:
+    """The Job's condition of that type, if it is true."""
+    found = job.get("status", {}).get("conditions") or ()
+    return next((each for each in found if (each["type"], each["status"]) == (condition, "True")), None)
 
 
 def _failure_in(pods: Iterable[Object]) -> str:
