@@ -285,21 +285,17 @@ class KubernetesPlatform:
             if not self._system(task).is_there():
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
-        if sights.ended(job):
-            pods = self._belongings.pods(job)
-            if sights.taken_away(job, pods):
-                return ABSENT
+        over = sights.ended(job)
+        if not over and (task.stage is Stage.SETTLE or (task.stage is Stage.PREPARE and sights.begun(job))):
+            return DONE
+        pods = self._belongings.pods(job)
+        if over and sights.taken_away(job, pods):
+            return ABSENT
+        if over:
             return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
-        match task.stage:
-            case Stage.PREPARE:
-                return DONE if sights.begun(job) else self._belongings.see_job(job)
-            case Stage.PRODUCE:
-                pods = self._belongings.pods(job)
-                return DONE if sights.has_ended("producer", pods) else sights.seen(job, pods)
-            case Stage.SETTLE:
-                return DONE
-            case _:
-                return self._belongings.see_job(job)
+        if task.stage is Stage.PRODUCE and sights.has_ended("producer", pods):
+            return DONE
+        return sights.seen(job, pods).model_copy(update={"at_work": sights.at_work(pods)})
 
     def _see_report(self) -> Observation:
         """Done when the Job has ended in order and its bulletin is in its home; no pod is asked, and no log.

@@ -153,6 +153,18 @@ def unheard(pods: Iterable[Object]) -> str:
     return ""
 
 
+def at_work(pods: Iterable[Object]) -> str:
+    """Which programs run in these pods, and where."""
+    found = []
+    for pod in pods:
+        status = pod.get("status") or {}
+        programs = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        if names := [str(each["name"]) for each in programs if "running" in (each.get("state") or {})]:
+            node = pod.get("spec", {}).get("nodeName", "unknown")
+            found.append(f"pod {pod['metadata']['name']} on node {node} still runs {', '.join(names)}")
+    return short("; ".join(found))
+
+
 def because(seen: Observation, pods: Iterable[Object]) -> Observation:
     """What is seen of something that is not done; if a pod of it does not start, that comes first."""
     words = [each for each in (waiting(pods), seen.message) if each]

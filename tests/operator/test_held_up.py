@@ -10,16 +10,17 @@ from tests.operator.test_strimzi import applied as applied_on_strimzi
 
 KEYLESS = ("CreateContainerConfigError", 'secret "keys" not found')
 ON_ITS_WAY = ("ContainerCreating", "")
+AT_WORK = None
 OF_A_JOB = {"readiness": "Provision kafka", "run": "Prepare kafka-", "report": "Report experiment"}
 
 
-def held_up(world: World, labels: dict[str, str], waits: tuple[str, str], *, owned: bool = True) -> None:
+def held_up(world: World, labels: dict[str, str], waits: tuple[str, str] | None, *, owned: bool = True) -> None:
     """A pod of these labels comes, and waits for this; Kubernetes stands still, and the operator looks twice.
 
     It is the pod of the Job that the labels name, unless somebody else made it.
     """
-    reason, words = waits
-    status = {"containerStatuses": [{"name": "c", "state": {"waiting": {"reason": reason, "message": words}}}]}
+    state = {"running": {}} if waits is AT_WORK else {"waiting": dict(zip(("reason", "message"), waits, strict=True))}
+    status = {"containerStatuses": [{"name": "c", "state": state}]}
     made: dict[str, Any] = {"name": "p", "namespace": NAMESPACE, "labels": labels}
     job = world.cluster.get("Job", NAMESPACE, labels.get("batch.kubernetes.io/job-name", "none"))
     if job is not None and owned:
@@ -113,3 +114,12 @@ def test_the_time_limit_that_ends_the_wait_names_it() -> None:
     ended = "Provision kafka: not done after 900 s: pod p does not start: c: ImagePullBackOff: Back-off pulling image"
     assert ended in message(world, "Finished")
     assert not any(world.player.jobs.values())
+
+
+def test_a_run_whose_time_is_over_tells_which_of_its_programs_are_still_at_work() -> None:
+    world, labels = begun("run")
+    held_up(world, labels, AT_WORK)
+    assert ": " not in message(world, "Reconciling")
+    world.now_s += 601
+    world.run()
+    assert "not done after 600 s: pod p on node unknown still runs c" in message(world, "Finished")

@@ -217,3 +217,12 @@ def test_of_a_pod_that_has_not_failed_nothing_is_told(there: dict[str, Any]) -> 
 def test_words_of_kubernetes_stay_short_and_on_one_line() -> None:
     found = pod(conditions=({**NO_ROOM, "message": "a\nb" * 999},))
     assert len(said := sights.because(sights.RUNNING, [found]).message) <= sights.MAX_WORDS and said.isprintable()
+
+
+def test_who_is_still_at_work_is_told_and_who_has_ended_is_not() -> None:
+    conductor, courier = {"name": "conductor", "state": {"running": {}}}, {"name": "courier", "state": {"running": {}}}
+    over = {"name": "producer", "state": {"terminated": {"exitCode": 0}}}
+    status = {"initContainerStatuses": [courier], "containerStatuses": [conductor, over]}
+    there = {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
+    assert sights.at_work([there]) == "pod p on node n still runs courier, conductor"
+    assert sights.at_work([{"metadata": {"name": "q"}}, ended("Succeeded", 0, "")]) == ""

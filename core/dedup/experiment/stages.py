@@ -98,6 +98,7 @@ class Observation(Record):
     message: str = ""
     attempts: int = Field(0, description="of a run: the highest number of an attempt that was begun, if that is known")
     missed: str = Field("", description="of a run that is done: why its faults tested nothing, if it may be replaced")
+    at_work: str = Field("", description="of a run that goes on: its programs that do, told when its time is over")
 
 
 class Act(StrEnum):
@@ -225,8 +226,8 @@ def decide(
         case Status.RUNNING if not state.intended or now_unix_s < state.since_unix_s:
             return Decision(state=_with(state, intended=True, since_unix_s=now_unix_s), act=Act.WAIT)
         case Status.RUNNING if now_unix_s - state.since_unix_s > (limit := timeout_of(task, timeouts, _runs(tasks))):
-            seen = f": {observed.message}" if observed.message else ""
-            return _failure(tasks, state, f"{task}: not done after {limit:g} s{seen}")
+            words = observed.message or observed.at_work
+            return _failure(tasks, state, f"{task}: not done after {limit:g} s{f': {words}' if words else ''}")
         case Status.RUNNING:
             return Decision(state=state, act=Act.WAIT)
         case Status.FAILED:
