@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client import ApiException
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import ReadTimeoutError
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
@@ -21,6 +24,7 @@ from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.chaos import cuts, deadlines, sessions
 from dedup_runners.chaos.clusters import Document, PodSeen, consenting
+from dedup_runners.chaos.containers import refused
 from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import partition as partitions
@@ -455,3 +459,16 @@ def test_policies_past_their_deadline_are_found_and_others_left() -> None:
 
     given = [policy("past", "99"), policy("now", "100"), policy("later", "101"), policy("mute", None)]
     assert deadlines.overdue(given, 100.5) == ["past", "now", "mute"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "unsaid"),
+    [
+        (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "busy", "`get`"),
+        (ApiException(403), "`get`", "busy"),
+    ],
+    ids=["silence", "a refusal"],
+)
+def test_who_is_silent_has_not_refused(error: Exception, said: str, unsaid: str) -> None:
+    words = str(refused(pod("p"), error))
+    assert said in words and unsaid not in words

@@ -10,14 +10,11 @@ from types import SimpleNamespace as Object
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiException
-from urllib3 import HTTPConnectionPool
-from urllib3.exceptions import ReadTimeoutError
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
 from dedup_runners.chaos import containers, sites, sockets
-from dedup_runners.chaos.containers import MARK, ExecShell, Seen, ShellLost, refused
+from dedup_runners.chaos.containers import MARK, ExecShell, Seen, ShellLost
 from dedup_runners.chaos.sites import pods
 from dedup_runners.chaos.sites.pods import Pods
 from dedup_runners.chaos.sites.protocol import Death
@@ -477,19 +474,6 @@ def test_a_shell_that_did_not_answer_in_time_answers_nothing_any_more() -> None:
     channel.says.append(f"{MARK}\n")
     with pytest.raises(ShellLost):
         shell.send("nft list tables")
-
-
-@pytest.mark.parametrize(
-    ("error", "said", "unsaid"),
-    [
-        (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "busy", "`get`"),
-        (ApiException(403), "`get`", "busy"),
-    ],
-    ids=["silence", "a refusal"],
-)
-def test_who_is_silent_has_not_refused(error: Exception, said: str, unsaid: str) -> None:
-    words = str(refused(BrokerPod(namespace="n", name="p", container="c"), error))
-    assert said in words and unsaid not in words
 
 
 def test_the_site_follows_from_what_is_known_of_the_brokers() -> None:
