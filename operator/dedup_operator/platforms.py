@@ -285,14 +285,14 @@ class KubernetesPlatform:
             if not self._system(task).is_there():
                 return Observation(status=Status.UNPROVISIONED)
             return sights.in_the_way(self._run_pods(), self._cuts()) if task.stage is Stage.PREPARE else ABSENT
-        over = sights.ended(job)
-        if not over and (task.stage is Stage.SETTLE or (task.stage is Stage.PREPARE and sights.begun(job))):
+        if sights.ended(job):
+            pods = self._belongings.pods(job)
+            if sights.taken_away(job, pods):
+                return ABSENT
+            return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
+        if task.stage is Stage.SETTLE or (task.stage is Stage.PREPARE and sights.begun(job)):
             return DONE
         pods = self._belongings.pods(job)
-        if over and sights.taken_away(job, pods):
-            return ABSENT
-        if over:
-            return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
         if task.stage is Stage.PRODUCE and sights.has_ended("producer", pods):
             return DONE
         return sights.seen(job, pods).model_copy(update={"at_work": sights.at_work(pods)})

@@ -86,7 +86,7 @@ def told(bulletin: str, digest: str) -> tuple[Told | None, str]:
 
 
 def ended(job: Object) -> str | None:
-    """Complete or Failed, once the Job says so."""
+    """Complete or Failed, once the Job says so; Failed if it is said to be both."""
     return next((end for end in ("Failed", "Complete") if _said(job, end) is not None), None)
 
 
@@ -157,8 +157,7 @@ def at_work(pods: Iterable[Object]) -> str:
     """Which programs run in these pods, and where."""
     found = []
     for pod in pods:
-        status = pod.get("status") or {}
-        programs = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        programs = _programs(pod.get("status") or {})
         if names := [str(each["name"]) for each in programs if "running" in (each.get("state") or {})]:
             node = pod.get("spec", {}).get("nodeName", "unknown")
             found.append(f"pod {pod['metadata']['name']} on node {node} still runs {', '.join(names)}")
@@ -266,6 +265,11 @@ def short(words: str) -> str:
     return one_line(words)[:MAX_WORDS]
 
 
+def _programs(status: Object) -> list[Object]:
+    """What a pod's status says of each of its containers, those that start before the others first."""
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
 def _held_up(status: Object) -> str:
     """Why a pod of that status does not start, if it says so."""
     if status.get("phase") in ENDS:
@@ -273,7 +277,7 @@ def _held_up(status: Object) -> str:
     for each in status.get("conditions") or ():
         if each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable":
             return f"Unschedulable: {each.get('message') or 'no words'}"
-    for each in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+    for each in _programs(status):
         waits = (each.get("state") or {}).get("waiting") or {}
         if (reason := waits.get("reason", STARTING[0])) not in STARTING:
             return f"{each['name']}: {reason}: {waits.get('message') or 'no words'}"

@@ -357,10 +357,10 @@ def test_a_run_that_takes_too_long_is_cancelled_and_says_so() -> None:
 @pytest.mark.parametrize(("message", "told"), [("", "a conductor"), ("a pull", "a pull")], ids=["at work", "held up"])
 def test_whose_time_is_over_tells_what_held_it_up_or_else_who_is_at_work(message: str, told: str) -> None:
     seen = Observation(status=Status.RUNNING, message=message, at_work="a conductor")
-    over = decide(TASKS, begun(SECOND), seen, now_unix_s=NOW_S + 900, timeouts=TIMEOUTS).state
-    assert over.last_failure.endswith(f" s: {told}")
-    waits = decide(TASKS, begun(SECOND), seen, now_unix_s=NOW_S, timeouts=TIMEOUTS)
-    assert (waits.act, waits.state.last_failure) == (Act.WAIT, "")
+    too_late = decide(TASKS, begun(SECOND), seen, now_unix_s=NOW_S + 900, timeouts=TIMEOUTS)
+    assert too_late.state.last_failure.endswith(f" s: {told}")
+    in_time = decide(TASKS, begun(SECOND), seen, now_unix_s=NOW_S, timeouts=TIMEOUTS)
+    assert (in_time.act, in_time.state.last_failure) == (Act.WAIT, "")
 
 
 def test_a_failed_verification_is_reported_all_the_same() -> None:

@@ -19,7 +19,10 @@ def held_up(world: World, labels: dict[str, str], waits: tuple[str, str] | None,
 
     It is the pod of the Job that the labels name, unless somebody else made it.
     """
-    state = {"running": {}} if waits is AT_WORK else {"waiting": dict(zip(("reason", "message"), waits, strict=True))}
+    state: dict[str, Any] = {"running": {}}
+    if waits is not AT_WORK:
+        reason, words = waits
+        state = {"waiting": {"reason": reason, "message": words}}
     status = {"containerStatuses": [{"name": "c", "state": state}]}
     made: dict[str, Any] = {"name": "p", "namespace": NAMESPACE, "labels": labels}
     job = world.cluster.get("Job", NAMESPACE, labels.get("batch.kubernetes.io/job-name", "none"))

@@ -226,3 +226,9 @@ def test_who_is_still_at_work_is_told_and_who_has_ended_is_not() -> None:
     there = {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": status}
     assert sights.at_work([there]) == "pod p on node n still runs courier, conductor"
     assert sights.at_work([{"metadata": {"name": "q"}}, ended("Succeeded", 0, "")]) == ""
+
+
+@pytest.mark.parametrize("said", [["Complete", "Failed"], ["Failed", "Complete"]])
+def test_a_job_that_is_said_to_have_done_both_has_failed(said: list[str]) -> None:
+    assert sights.ended({"status": {"conditions": [{"type": each, "status": "True"} for each in said]}}) == "Failed"
+    assert sights.ended({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}) == "Complete"
