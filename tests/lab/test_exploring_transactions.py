@@ -29,6 +29,8 @@ from dedup_lab.exploring.protocols import EXPLORED
 from dedup_lab.exploring.shrinking import Candidate, shrink_transactions
 from dedup_lab.exploring.visits import Ground
 from dedup_runners.interposer.conversations import Row
+from dedup_runners.interposer.protocols import Direction, Frame
+from dedup_runners.interposer.rules import Rules, name_behind
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "explore" / "kafka-transactions.yaml"
 
@@ -99,11 +101,27 @@ def happened(point: Point, rows: list[Row]) -> list[str]:
 
 def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     rows = [row(error_code=0), asked("EndTxn", 2), asked("AddPartitionsToTxn", 2)]
-    assert happened(end(1), rows) == [strikes.retried(end(1))]
-    assert happened(end(1), [*rows, row(number=2, error_code=14)]) == [strikes.retried(end(1))]
+    ended = [strikes.retried(end(1)), strikes.transaction_ended(end(1))]
+    assert happened(end(1), rows) == ended
+    assert happened(end(1), [*rows, row(number=2, error_code=14)]) == ended
     assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.next_has_messages(end(1))
-    (rule,) = strikes.rules((end(1),), BY_US)
+    rule, _ = strikes.rules((end(1),), BY_US)
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.next_has_messages(end(1)), 1, None)
+
+
+def test_the_end_of_the_next_transaction_waits_behind_what_is_held_to_it() -> None:
+    rule, behind = strikes.rules((end(1),), BY_US)
+    rules = Rules([rule, behind])
+    asked_to_end = Frame(b"", Direction.REQUEST, "EndTxn", client_id=BY_US.client_id)
+    assert [rules.decide("s", asked_to_end).rule for _ in range(2)] == [rule, None], "its own retry waits for nothing"
+    rules.happened.add(strikes.transaction_ended(end(1)))
+    assert rules.decide("s", asked_to_end._replace(client_id="another")).rule is None
+    assert [rules.decide("s", asked_to_end).rule for _ in range(2)] == [behind, None]
+    assert behind.until == rule.arrived and behind.name != end(1).name
+
+
+def test_nothing_waits_behind_what_is_held_to_the_end() -> None:
+    assert len(strikes.rules((end(1, Action.STALL_REQUEST_TO_END),), BY_US)) == 1
 
 
 def held(late: Point, until_s: int) -> list[Row]:
@@ -122,6 +140,14 @@ def test_what_missed_the_next_transaction_did_not_strike(late: Point) -> None:
     assert strikes.missed(held(late, until_s=7), (late,), BY_US) == [
         "the next transaction was asked to end before it arrived"
     ]
+
+
+def test_what_the_end_of_the_next_transaction_waited_for_did_strike() -> None:
+    waited = [
+        each._replace(held_ns=2_000_000_000, done="held") if (each.direction, each.number) == ("request", 7) else each
+        for each in held(end(1), until_s=7)
+    ]
+    assert strikes.missed(waited, (end(1),), BY_US) == []
 
 
 def test_what_arrived_when_no_transaction_was_asked_to_end_did_strike() -> None:
@@ -266,6 +292,15 @@ def test_batches_before_and_after_the_next_transaction_are_not_told_as_its() -> 
     after = [asked("EndTxn", 3, direction="request", monotonic_ns=6_500_000_000), stored(6_800, 3)]
     assert late_commit(1, 3, 0, more=[*before, *after]) == late_commit(1, 3, 0, more=[refused])
     assert "offset 2 3 of partition 0 of it" in late_commit(1, 3, 0, more=[stored(6_800, 3)])
+
+
+def test_the_end_that_waited_behind_it_is_told() -> None:
+    at = {"direction": "request", "monotonic_ns": 6_500_000_000, "held_ns": 600_000_000, "done": "held"}
+    told = "was answered without an error. The interposer had the EndTxn after that wait behind it, for 0.6 s. Batches"
+    assert told in late_commit(1, 3, 0, more=[asked("EndTxn", 3, rule=name_behind(end(1).name), **at)])
+    assert "wait behind it" not in late_commit(1, 3, 0, more=[asked("EndTxn", 3, **at)])
+    at_once = [asked("EndTxn", 3, rule=name_behind(end(1).name), **{**at, "held_ns": 50_000})]
+    assert "wait behind it" not in late_commit(1, 3, 0, more=at_once)
 
 
 def test_what_is_held_to_the_end_is_not_told_of_the_next_transaction() -> None:

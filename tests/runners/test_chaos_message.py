@@ -56,6 +56,16 @@ def test_a_stall_ends_at_the_retry_or_at_its_deadline() -> None:
     assert rule(**{**HELD, "until": None}).until is None
 
 
+def test_the_end_of_the_next_transaction_waits_behind_what_is_held_to_it() -> None:
+    held = rule(**{**HELD, "api": "EndTxn", "until": "NextProduce"})
+    found, behind = message.rules_of(held)
+    assert found is held
+    assert (behind.match.api, behind.match.after, behind.until) == ("EndTxn", held.retried, held.arrived)
+    for other in ({"until": "Retry", "api": "EndTxn"}, {"until": "NextProduce"}):
+        alone = rule(**{**HELD, **other})
+        assert message.rules_of(alone) == [alone]
+
+
 def row(direction: Direction, attempt: int, done: Done = Done.PASSED, error: int | None = 0, offset: int = 2) -> Row:
     said = Conversation()
     known = {"error_code": error, "offset": offset} if direction is Direction.REPLY else {}

@@ -94,7 +94,8 @@ class Message(FaultKind):
     until: Until | None = Field(
         None,
         description="a stall ends when the client has sent it again and got an answer without an error (Retry), or "
-        "when brokers have stored messages after that (NextProduce): of an EndTxn, those of the next transaction",
+        "when brokers have stored messages after that (NextProduce): of an EndTxn, those of the next transaction, "
+        "whose own EndTxn waits until the held one was answered, at most 1 s",
     )
     deadline_s: Annotated[Seconds, Field(gt=0, le=600)] | None = Field(
         None, alias="deadline", description="a stall ends at the latest after this time, at most 10m"

@@ -15,9 +15,12 @@ from dedup.judgement.counts import COUNTS
 from dedup_lab.exploring.strikes import Speaker, again, closed_by_broker, next_end, succeeded
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
+from dedup_runners.interposer.rules import name_behind
 
 TOLD: Final = 4
 """So many positions of an anomaly are told."""
+TOLD_NS: Final = 50_000_000
+"""So long a request must have waited behind another for that to be told."""
 
 
 def explain(
@@ -107,8 +110,8 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
         and answered < row.monotonic_ns < arrived
         and succeeded(row)
     ]
+    end = next_end(rows, held) if point.action is Action.STALL_REQUEST_TO_NEXT else None
     if ends_next := point.action is Action.STALL_REQUEST_TO_NEXT and ends_transaction(held.api):
-        end = next_end(rows, held)
         stored = [row for row in stored if end is None or row.monotonic_ns < end.monotonic_ns]
     if stored and ends_next:
         later = f"transaction {(point.exchange.transaction or 0) + 1} had begun, and"
@@ -119,6 +122,8 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
         (row for row in rows if row.rule == point.name and row.direction == Direction.REPLY and row.bytes), None
     )
     yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
+    if end is not None and end.rule == name_behind(point.name) and (end.held_ns or 0) >= TOLD_NS:
+        yield f"The interposer had the {end.api} after that wait behind it, for {(end.held_ns or 0) / 1e9:.1f} s."
     if ends_next and (said is None or not said.error_code):
         yield from _of_epochs(rows, held, stored)
 

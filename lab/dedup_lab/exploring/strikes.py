@@ -82,8 +82,20 @@ def failed(rows: Iterable[Row], speaker: Speaker) -> Iterator[str]:
 
 
 def rules(schedule: Schedule, speaker: Speaker) -> list[Rule]:
-    """What the interposer does to the client's requests; a rule has the name of its point."""
-    return [_rule(point, speaker) for point in schedule]
+    """What the interposer does to the client's requests. First the rules of the points, each with its point's name.
+
+    What is held to the next transaction is to arrive within it: so the request that ends that one waits behind it.
+    """
+    strikes = [_rule(point, speaker) for point in schedule]
+    pairs = zip(schedule, strikes, strict=True)
+    late = ((point, rule) for point, rule in pairs if point.action is Action.STALL_REQUEST_TO_NEXT)
+    return [*strikes, *(rule.behind(_end_after(point, speaker)) for point, rule in late)]
+
+
+def _end_after(point: Point, speaker: Speaker) -> Match:
+    """The request that ends the transaction after that of a point."""
+    end = speaker.dialect.ends_transaction
+    return Match(end, client_id=speaker.client_id, after=transaction_ended(point))
 
 
 def _rule(point: Point, speaker: Speaker) -> Rule:
@@ -119,6 +131,11 @@ def retried(point: Point) -> str:
     return f"{point.name}: retried"
 
 
+def transaction_ended(point: Point) -> str:
+    """The event that the client knows the end of the transaction of what a point struck."""
+    return f"{point.name}: transaction ended"
+
+
 def next_has_messages(point: Point) -> str:
     """The event that after that its transaction ended, and brokers stored messages of the next one."""
     return f"{point.name}: next transaction"
@@ -135,7 +152,7 @@ def returned(point: Point) -> str:
 
 
 def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None]) -> Callable[[Row], None]:
-    """A follower of the conversation that lets the points' `retried`, `next_has_messages` and `returned` happen."""
+    """A follower of the conversation that lets the points' events happen."""
     done, ended = set[str](), set[str]()
 
     def tell(row: Row) -> None:
@@ -153,6 +170,7 @@ def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None
                 happen(retried(point))
             if ends_transaction(row.api) and point.name in done:
                 ended.add(point.name)
+                happen(transaction_ended(point))
 
     return tell
 
@@ -256,7 +274,7 @@ def _too_late(rows: Sequence[Row], held: Row) -> str | None:
     """Why a request did not arrive within the next transaction; None if it did."""
     end = next_end(rows, held)
     arrived = held.monotonic_ns + (held.held_ns or 0)
-    if end is None or arrived < end.monotonic_ns:
+    if end is None or arrived < end.monotonic_ns + (end.held_ns or 0):
         return None
     return "the next transaction was asked to end before it arrived"
 

@@ -180,6 +180,7 @@ class Connection:
             self._.rules.unheard(self._session, frame)
         self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
+        self._arrived(rule)
         if reached:
             for event in self._.rules.answered(self._session, frame, decision.places):
                 self._.happen(event)
@@ -188,6 +189,11 @@ class Connection:
     def _strike(self, rule: Rule, frame: Frame, decision: Decision) -> None:
         """It is told before it is done: no client can notice it earlier."""
         self._.strike(rule, frame, Strike(self._number, self._session, self._broker, decision.places))
+
+    def _arrived(self, rule: Rule | None) -> None:
+        """What a rule held was answered, or never will be."""
+        if rule is not None and rule.act is Act.STALL_REQUEST:
+            self._.happen(rule.arrived)
 
     async def _hold(self, frame: Frame, decision: Decision, moment: Moment, rule: Rule) -> Done:
         self._strike(rule, frame, decision)
@@ -200,6 +206,7 @@ class Connection:
         except asyncio.CancelledError:
             if frame.direction is Direction.REQUEST:  # a reply is still waited for, and will be unanswered
                 self._note(frame, decision.places, moment, Done.LOST, rule)
+                self._arrived(rule)
             raise
         finally:
             self._hiding -= rule.cut
@@ -239,6 +246,7 @@ class Connection:
         for frame, decision in self._waiting.values():
             nothing = frame._replace(raw=b"", direction=Direction.REPLY)
             self._note(nothing, decision.places, moment, Done.UNANSWERED, decision.rule)
+            self._arrived(decision.rule)
 
 
 def unbuffered(writer: asyncio.StreamWriter) -> None:

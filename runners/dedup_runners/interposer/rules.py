@@ -17,6 +17,8 @@ from typing import Final, NamedTuple, TypeVar
 from dedup_runners.interposer.protocols import Frame, Part
 
 Counted = TypeVar("Counted", bound=Hashable)
+BEHIND_S: Final = 1.0
+"""So long a request waits at most until what was held before it has been answered. Clients wait longer for answers."""
 REMEMBERED: Final = 10_000
 """So many batches of a partition are told from new ones when they come again: more than clients have in flight."""
 
@@ -115,6 +117,20 @@ class Rule:
     def followed(self) -> str:
         """The event that brokers have stored messages after that: of the next transaction, if it had ended one."""
         return f"{self.name}: followed"
+
+    @property
+    def arrived(self) -> str:
+        """The event that a request which it held was answered, or never will be."""
+        return f"{self.name}: arrived"
+
+    def behind(self, match: Match) -> "Rule":
+        """Another rule: the first request that fits waits until what this rule held has been answered."""
+        return Rule(name_behind(self.name), match, Act.STALL_REQUEST, until=self.arrived, deadline_s=BEHIND_S)
+
+
+def name_behind(rule: str) -> str:
+    """The name of the rule for what waits behind what a rule has held."""
+    return f"{rule}: behind it"
 
 
 class Decision(NamedTuple):

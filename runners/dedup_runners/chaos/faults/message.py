@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dedup.errors import PlatformError
+from dedup.experiment.dialects import ends_transaction
 from dedup.faults.message import Action, Message, Until
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered
@@ -61,18 +62,27 @@ def rule_of(name: str, settings: dict[str, Any], carrier: str, topic: str, parti
     return replace(rule, until=event, deadline_s=settings["deadline_s"])
 
 
+def rules_of(rule: Rule) -> list[Rule]:
+    """The rule, and one for the end of the next transaction: it waits behind what is held to arrive before."""
+    if rule.until == rule.followed and ends_transaction(rule.match.api):
+        return [rule, rule.behind(Match(rule.match.api, after=rule.retried))]
+    return [rule]
+
+
 def _prepare(session: Session) -> None:
     scene, deed = session.scene, session.recall(Deed)
     known = SPEECHES[scene.endpoints.system]
 
     def told(rule: Rule, frame: Frame, strike: Strike) -> None:
+        if rule is not deed.rule:
+            return
         session.announce(FaultEvent.INJECTING, **scene.settings)
         deed.frame, deed.strike = frame, strike
         deed.struck.set()
 
     assert scene.message is not None, "a fault of this kind has a message"
     deed.rule = rule_of(scene.fault, dict(scene.settings), known.carrier, scene.topic, scene.partition, scene.message)
-    deed.interposer = Interposer(known.speech(), [deed.rule], on_strike=told)
+    deed.interposer = Interposer(known.speech(), rules_of(deed.rule), on_strike=told)
     doors = deed.interposer.bootstrap(PRODUCER, known.brokers(scene.endpoints.client_bootstrap))
     session.bootstrap = known.bootstrap(doors)
 
