@@ -224,7 +224,7 @@ def resume(root: Path, experiment: Experiment) -> Results:
     if found != experiment.digest():
         raise SpecificationError(
             where=f"--resume --out {root}",
-            got="results of another experiment, or of this one with other --runs, --messages or --system",
+            got="results of another experiment, or of this one with other --runs, --messages, --system or --seed",
             rule="only the very same experiment can be resumed",
             todo=f"give the file and options it was started with (see {root / EXPERIMENT}), or name another folder",
         )

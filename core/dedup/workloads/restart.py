@@ -118,9 +118,8 @@ class Restart(WorkloadKind):
             return Impossible(
                 "restart.identity",
                 Identity.SAME,
-                "Kafka gives an idempotent producer a new id at every start; only a transactional id outlives it, "
-                "and there are no transactions here yet",
-                "write New, or test the Pulsar by itself",
+                "Kafka gives an idempotent producer a new id at every start; only a transactional id outlives it",
+                "write New, test the Pulsar by itself, or give it zombies (workload.transactions.zombie)",
             )
         program = is_program and library not in SESSIONS
         return super().impossible_with(protocol, library, properties, is_program=program)
