@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from dedup.experiment.deployments import STRIMZI
-from dedup_operator.clusters import Cluster, Object, UnknownKind
+from dedup_operator.clusters import Cluster, Object
 from dedup_operator.objects.listed import ListedSystem
-from dedup_operator.objects.rendered import RELEASE
-from dedup_operator.releases import secrets_of
 
 
 class NoList:
@@ -60,16 +57,6 @@ class ScriptedHelm:
         for made in objects:
             self.cluster.create({**made, "metadata": {"namespace": namespace, **made["metadata"]}})
         self.cluster.patch("Secret", namespace, secret["name"], {"metadata": {"labels": {"status": "deployed"}}})
-
-    def uninstall(self, release: str, namespace: str) -> None:
-        self.cluster.delete("StatefulSet", namespace, release)
-        for made in self.cluster.list("StatefulSet", namespace, f"{RELEASE}={release}"):
-            self.cluster.delete("StatefulSet", namespace, made["metadata"]["name"])
-        with suppress(UnknownKind):
-            if self.cluster.get("Kafka", namespace, release):
-                self.cluster.delete("Kafka", namespace, release)
-        for secret in secrets_of(self.cluster, release, namespace):
-            self.cluster.delete("Secret", namespace, secret["metadata"]["name"])
 
 
 def workload(release: str, namespace: str, values: Object) -> Object:

@@ -60,10 +60,6 @@ class FencedReleases:
         check(self._held, f"install {release}")
         self._releases.install(release, namespace, kind, values, labels)
 
-    def uninstall(self, release: str, namespace: str) -> None:
-        check(self._held, f"uninstall {release}")
-        self._releases.uninstall(release, namespace)
-
     def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
         check(self._held, f"render {entry.name}")
         return self._releases.render(entry, release, namespace)

@@ -1,9 +1,10 @@
 """Helm releases: the systems under test, installed from the charts of our image, or of the administrator's list.
 
-Helm is asked to install and to uninstall, and never waits for what it made: whether a system is ready is observed
-afterwards. A chart of the list is fetched, compared with its digest and rendered first, which asks no cluster; what was
-rendered is installed as it is, as an account with the entry's own rights (`archives`, `entries`). What became of a
-release stands in Helm's own Secrets, so that looking costs no process.
+Helm is asked to install, and never waits for what it made: whether a system is ready is observed afterwards. It is
+never asked to upgrade or to uninstall: then it would do what the records of a namespace say, which anybody may have
+written who may write Secrets there (decision 143). A chart of the list is fetched, compared with its digest and
+rendered first, which asks no cluster; what was rendered is installed as it is, as an account with the entry's own
+rights (`archives`, `entries`). What became of a release stands in Helm's own Secrets, so that looking costs no process.
 A release that is not whole (`pending-…`, `uninstalling`, `failed`) is taken away and made again: a system under test
 has nothing worth keeping.
 
@@ -14,6 +15,7 @@ Few work at a time, for each takes memory, and the operator's pod has little of 
 """
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -56,8 +58,13 @@ _FORBIDDEN: Final = " is forbidden: "
 """What an API server says with HTTP 403 (`NewForbidden` of the same): a right is missing, or a quota is full."""
 
 
-_TAKEN: Final = re.compile(r"release: already exists|cannot be imported into the current release", re.IGNORECASE)
-"""What Helm says of its record, and of a chart's object, of whose name there is another that is not the release's."""
+_TAKEN: Final = re.compile(
+    r"release: already exists|cannot re-use a name|cannot be imported into the current release", re.IGNORECASE
+)
+"""What Helm says of its record, and of a chart's object, of whose name there is another that is not the release's.
+
+A record that was not there a moment ago is somebody else's, too.
+"""
 
 
 class Releases(Protocol):
@@ -69,9 +76,6 @@ class Releases(Protocol):
         Forbidden, which is Refused too, if it is a right that is missing; Taken, which is as well, if somebody else has
         an object of that name. The labels are of Helm's record.
         """
-
-    def uninstall(self, release: str, namespace: str) -> None:
-        """Delete whatever belongs to it; nothing happens if there is none."""
 
     def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
         """What the entry's chart consists of, with the entry's values; nothing of it is judged yet.
@@ -113,18 +117,7 @@ class HelmReleases:
         self._options = ("--kubeconfig", str(kubeconfig)) if kubeconfig else ()
 
     def install(self, release: str, namespace: str, chart: str, values: Object, labels: Mapping[str, str]) -> None:
-        marked = ",".join(f"{key}={value}" for key, value in labels.items())
-        self._run(
-            self._command("--labels", marked).install_or_upgrade(
-                release, self._charts / chart, values, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
-            )
-        )
-
-    def uninstall(self, release: str, namespace: str) -> None:
-        try:
-            self._run(self._command().uninstall(release, namespace=namespace, timeout=f"{HELM_S}s"))
-        except _Absent:
-            pass
+        self._run(self._command().install(release, self._charts / chart, values, namespace, labels))
 
     def render(self, entry: ListedSystem, release: str, namespace: str) -> list[Any]:
         archive = self._archives.of(entry, lambda asked: self._run(self._command().run(asked)))
@@ -136,14 +129,9 @@ class HelmReleases:
     def install_rendered(
         self, entry: ListedSystem, release: str, namespace: str, objects: Sequence[Object], labels: Mapping[str, str]
     ) -> None:
-        marked = ",".join(f"{key}={value}" for key, value in labels.items())
         with written(entry, objects, self._account(entry.name)) as (chart, kubeconfig):
-            command = _Helm(self._helm, ("--labels", marked, "--kubeconfig", str(kubeconfig)))
-            self._run(
-                command.install_or_upgrade(
-                    release, chart, {}, namespace=namespace, create_namespace=False, timeout=f"{HELM_S}s"
-                )
-            )
+            command = _Helm(self._helm, ("--kubeconfig", str(kubeconfig)))
+            self._run(command.install(release, chart, {}, namespace, labels))
 
     def _command(self, *options: str) -> "_Helm":
         return _Helm(self._helm, (*options, *self._options))
@@ -160,8 +148,6 @@ class HelmReleases:
                 raise Unreachable(f"{words} ended by signal {-error.returncode}") from None
             if _PASSES.search(words):
                 raise Unreachable(words) from None
-            if "release: not found" in words.lower():
-                raise _Absent from error
             raise refusal(words) from None
         finally:
             work.close()  # whose turn did not come
@@ -192,10 +178,6 @@ def _without_warnings(said: str) -> str:
     return _ERROR.sub("", said, count=1) or said
 
 
-class _Absent(Exception):
-    """There is no such release."""
-
-
 class _Helm(Command):  # type: ignore[misc]  # it carries no types
     """pyhelm3's command lines, run without a shell, and killed where pyhelm3 would ask Helm to end.
 
@@ -203,8 +185,16 @@ class _Helm(Command):  # type: ignore[misc]  # it carries no types
     """
 
     def __init__(self, program: str, options: Sequence[str]) -> None:
-        super().__init__(executable=program, history_max_revisions=2)
+        super().__init__(executable=program)
         self._program, self._options = program, options
+
+    async def install(
+        self, release: str, chart: Path, values: Object, namespace: str, labels: Mapping[str, str]
+    ) -> bytes:
+        """`helm install`, which pyhelm3 has only as `upgrade --install`: that reads what an earlier release was."""
+        marked = ",".join(f"{key}={value}" for key, value in labels.items())
+        command = ("install", release, chart, "--namespace", namespace, "--labels", marked)
+        return await self.run((*command, "--timeout", f"{HELM_S}s", "--values", "-"), json.dumps(values).encode())
 
     async def run(self, command: Sequence[object], input: bytes | None = None) -> bytes:
         pipe, empty = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
@@ -238,6 +228,11 @@ async def _while(held: Callable[[], bool], work: Coroutine[Any, Any, Any]) -> An
     task.cancel()
     await asyncio.wait({task})
     raise NotHolder("helm: ended with the lease") if not held() else Unreachable(f"helm: not done after {HELM_S} s")
+
+
+def record_of(release: str) -> str:
+    """The name of Helm's first record of a release."""
+    return f"sh.helm.release.v1.{release}.v1"
 
 
 def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:

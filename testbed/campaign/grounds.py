@@ -110,16 +110,6 @@ class Helm(NoList):
             self.installed.append(release)
             self._install(release, namespace, values, {**marks, "version": str(len(found) + 1)})
 
-    def uninstall(self, release: str, namespace: str) -> None:
-        with self.way.helm(release, _spoken):
-            if not (secrets := secrets_of(self.way, release, namespace)):
-                return  # release: not found
-            for secret in secrets[-1:]:
-                self._call(secret["metadata"]["name"], namespace, "uninstalling")
-            self.way.delete("StatefulSet", namespace, release)
-            for secret in secrets:
-                self.way.delete("Secret", namespace, secret["metadata"]["name"])
-
     def _install(self, release: str, namespace: str, values: Object, marks: Mapping[str, str]) -> None:
         name = f"sh.helm.release.v1.{release}.v{marks['version']}"
         labels = {**marks, "owner": "helm", "name": release, "status": "pending-install"}

@@ -25,6 +25,7 @@ from testbed.campaign.courses import Course
 from testbed.campaign.stories import SHORT, STORIES
 from testbed.cluster import binaries
 from testbed.cluster.api_servers import ApiServer
+from testbed.cluster.helm import Helm
 from testbed.played import DEFINITIONS, PlayedCluster, namespace_on, playing
 from testbed.requests import ask, known, try_to_apply
 from testbed.specs import changed
@@ -293,11 +294,66 @@ def test_a_record_of_helms_goes_with_an_experiment_that_was_deleted_meanwhile(
 
 def left_half_done(cluster: PlayedCluster, secret: Object, state: str) -> None:
     """Helm's record as Helm has it before it has done what it began: the label, and the release in it."""
-    record = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
-    record["info"]["status"] = state
-    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(record).encode()))).decode()
-    change = {"metadata": {"labels": {"status": state}}, "data": {"release": packed}}
+    rewritten(cluster, secret, lambda record: record["info"].update(status=state))
+    change = {"metadata": {"labels": {"status": state}}}
     cluster.patch("Secret", secret["metadata"]["namespace"], secret["metadata"]["name"], change)
+
+
+def rewritten(cluster: PlayedCluster, secret: Object, change: Callable[[Object], None]) -> None:
+    """Helm's record with another release in it."""
+    record = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    change(record)
+    packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(record).encode()))).decode()
+    meta = secret["metadata"]
+    cluster.patch("Secret", meta["namespace"], meta["name"], {"data": {"release": packed}})
+
+
+TREASURE: Final = {"apiVersion": "v1", "kind": "ConfigMap"}
+FOREIGN: Final = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\n"
+
+
+def forge(record: Object, theirs: str) -> None:
+    """Let a release consist of somebody else's ConfigMap, and make another one before it is deleted."""
+    hook = {"name": "made", "kind": "ConfigMap", "path": "t", "events": ["pre-delete"], "last_run": {}, "weight": 0}
+    made = FOREIGN.format(name="made", namespace=theirs)
+    record.update(manifest=FOREIGN.format(name="treasure", namespace=theirs), hooks=[{**hook, "manifest": made}])
+
+
+@pytest.mark.parametrize("whose", ["ours", "helm's"])
+def test_what_a_forged_record_says_is_not_done(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases, api_server: ApiServer, tmp_path: Path, whose: str
+) -> None:
+    """Whoever may write Secrets in a namespace must not reach another by the operator's rights. Helm would."""
+    with namespace_on(cluster) as theirs:
+        cluster.create(TREASURE | {"metadata": {"name": "treasure", "namespace": theirs}})
+        world = applied(cluster, namespace)
+        looks(world, helm, until=lambda: any(world.player.jobs.values()))
+        (secret,) = cluster.list("Secret", namespace, "owner=helm")
+        rewritten(cluster, secret, lambda record: forge(record, theirs))
+        if whose == "ours":
+            looks(world, helm)
+            assert cluster.list("Secret", namespace, "owner=helm") == []
+        else:
+            release = secret["metadata"]["labels"]["name"]
+            Helm(ROOT / "charts/kafka", release, namespace, tmp_path, api_server.kubeconfig).uninstall()
+        found = {name: cluster.get("ConfigMap", theirs, name) is not None for name in ("treasure", "made")}
+        assert found == {"treasure": whose == "ours", "made": whose != "ours"}
+
+
+def test_a_record_that_was_there_first_is_taken_away_unread(
+    cluster: PlayedCluster, namespace: str, helm: HelmReleases
+) -> None:
+    """It has our name and says that it is the experiment's: nothing is done of it, and a system is installed."""
+    with namespace_on(cluster) as theirs:
+        cluster.create(TREASURE | {"metadata": {"name": "treasure", "namespace": theirs}})
+        world = applied(cluster, namespace)
+        looks(world, helm, until=lambda: bool(cluster.list("Secret", namespace, "owner=helm")))
+        (secret,) = cluster.list("Secret", namespace, "owner=helm")
+        rewritten(cluster, secret, lambda record: forge(record, theirs))
+        left_half_done(cluster, cluster.list("Secret", namespace, "owner=helm")[0], "failed")
+        looks(world, helm)
+        assert world.status()["verdict"] == "Pass"
+        assert cluster.get("ConfigMap", theirs, "treasure") and not cluster.get("ConfigMap", theirs, "made")
 
 
 def test_helm_installs_a_kafka_of_strimzis_that_goes_with_its_experiment(

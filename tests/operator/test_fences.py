@@ -48,7 +48,6 @@ WRITES: Final[dict[str, tuple[Any, ...]]] = {
 LISTED: Final = SimpleNamespace(name="theirs")
 RELEASES: Final[dict[str, tuple[Any, ...]]] = {
     "install": ("r", "n", "kafka", {}, {}),
-    "uninstall": ("r", "n"),
     "render": (LISTED, "r", "n"),
     "install_rendered": (LISTED, "r", "n", [], {}),
 }

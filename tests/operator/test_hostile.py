@@ -305,7 +305,8 @@ class Stage:
     def breaches(self, bounds: Bounds) -> list[str]:
         """What is out of bounds in all that was ever made, told to Helm, or touched."""
         ours = {(each["kind"], each["metadata"]["namespace"], each["metadata"]["name"]) for each in self.way.made}
-        releases = {f"sh.helm.release.v1.{told.release}.v1" for told in self.helm.told}
+        releases = {told.release for told in self.helm.told}  # and the chart's workload is called as they are
+        releases |= {f"sh.helm.release.v1.{release}.v1" for release in releases}
         return [
             *breaches(self.way.made, bounds),
             *(breach for told in self.helm.told for breach in breaches_of_helm(told, bounds)),

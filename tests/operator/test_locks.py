@@ -33,9 +33,6 @@ class NoHelm(NoList):
     def install(self, *_: Any) -> None:
         raise AssertionError("Helm was asked")
 
-    def uninstall(self, *_: Any) -> None:
-        raise AssertionError("Helm was asked")
-
 
 class Two:
     """Two experiments in two namespaces, one operator, and who the system of each says it is."""

@@ -36,8 +36,8 @@ WORDS: Final = [
     ('Error: services "d" already exists', Refused, 'services "d" already exists$'),
     ("no such program", Refused, "^helm: no such program$"),
     ("Error: Kubernetes cluster unreachable: the server is away", Unreachable, "cluster unreachable"),
-    ("Error: etcdserver: leader changed; release: not found", Unreachable, "leader changed"),
-    ("Error: uninstall: Release not loaded: r: release: not found", None, ""),
+    ("Error: etcdserver: leader changed", Unreachable, "leader changed"),
+    ("Error: INSTALLATION FAILED: cannot re-use a name that is still in use", Taken, "find out who made it"),
 ]
 
 
@@ -57,26 +57,25 @@ def is_there(folder: Path) -> bool:
     return True
 
 
-def test_it_installs_and_uninstalls(tmp_path: Path) -> None:
+def test_it_installs_and_never_upgrades(tmp_path: Path) -> None:
+    """An upgrade would do what the record of an earlier release says."""
     config = tmp_path / "config"
     releases = HelmReleases(Path("charts"), helm=helm(tmp_path, "cat >{0}/values; echo '{{}}'"), kubeconfig=config)
     releases.install("r", "lab", "kafka", {"brokers": 3}, MARKS)
     called = (tmp_path / "called").read_text()
-    assert called.startswith("upgrade r charts/kafka --history-max 2 --install")
-    assert "--namespace lab" in called
-    assert called.endswith(f"--labels dedup.dev/experiment=e,dedup.dev/uid=6f1c --kubeconfig {config}\n")
+    assert called.startswith(
+        "install r charts/kafka --namespace lab --labels dedup.dev/experiment=e,dedup.dev/uid=6f1c"
+    )
+    assert called.endswith(f" --values - --kubeconfig {config}\n")
     assert (tmp_path / "values").read_text() == '{"brokers": 3}'
-    releases.uninstall("r", "lab")
-    assert (tmp_path / "called").read_text().startswith("uninstall r --timeout 180s --namespace lab")
 
 
-@pytest.mark.parametrize("what", ["install", "uninstall"])
-def test_it_is_killed_when_the_lease_is_lost(tmp_path: Path, what: str) -> None:
+def test_it_is_killed_when_the_lease_is_lost(tmp_path: Path) -> None:
     """Here: as soon as it has begun."""
     begun = tmp_path / "begun"
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, HANGS), held=lambda: not begun.exists())
     with pytest.raises(NotHolder, match="ended with the lease"):
-        releases.install("r", "lab", "kafka", {}, MARKS) if what == "install" else releases.uninstall("r", "lab")
+        releases.install("r", "lab", "kafka", {}, MARKS)
     assert not is_there(tmp_path)
 
 
@@ -141,25 +140,22 @@ def test_it_waits_for_nothing_when_the_lease_is_lost(busy: HelmReleases, tmp_pat
 
 
 @pytest.mark.parametrize(("words", "kind", "told"), WORDS)
-def test_what_it_says_is_understood(tmp_path: Path, words: str, kind: type[ClusterError] | None, told: str) -> None:
+def test_what_it_says_is_understood(tmp_path: Path, words: str, kind: type[ClusterError], told: str) -> None:
     (tmp_path / "words").write_text(words)
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, "cat {0}/words >&2; exit 1"))
-    if kind is None:
-        releases.uninstall("r", "lab")
-        return
     with pytest.raises(kind, match=told):
-        releases.uninstall("r", "lab")
+        releases.install("r", "lab", "kafka", {}, MARKS)
 
 
 def test_killed_by_somebody_else_it_refused_nothing(tmp_path: Path) -> None:
     releases = HelmReleases(tmp_path, helm=helm(tmp_path, "kill -KILL $$"))
     with pytest.raises(Unreachable, match="ended by signal 9"):
-        releases.uninstall("r", "lab")
+        releases.install("r", "lab", "kafka", {}, MARKS)
 
 
 def test_no_helm_is_told(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="No such file"):
-        HelmReleases(tmp_path, helm=str(tmp_path / "nothing")).uninstall("r", "lab")
+        HelmReleases(tmp_path, helm=str(tmp_path / "nothing")).install("r", "lab", "kafka", {}, MARKS)
 
 
 # --- charts of the administrator's list ---
@@ -236,8 +232,8 @@ def test_what_was_rendered_is_installed_as_the_account_of_its_entry(tmp_path: Pa
         entry(), "r", "lab", [{"kind": "A", "data": "{{ .Values }}\n---\n"}, {"kind": "B"}], MARKS
     )
     called = (tmp_path / "called").read_text()
-    assert called.startswith("upgrade r /") and "ours" not in called
-    assert "--labels dedup.dev/experiment=e,dedup.dev/uid=6f1c --kubeconfig /" in called
+    assert called.startswith("install r /") and "ours" not in called
+    assert "--labels dedup.dev/experiment=e,dedup.dev/uid=6f1c --timeout 180s --values - --kubeconfig /" in called
     assert json.loads((tmp_path / "config").read_text()) == {"of": "theirs"}
     chart = tmp_path / "chart"
     assert [*yaml.safe_load_all((chart / "objects.yaml").read_text())] == [

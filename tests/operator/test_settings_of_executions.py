@@ -63,7 +63,10 @@ def test_nor_does_one_while_its_system_is_brought_back() -> None:
             super().install(release, namespace, chart, values, marks)
 
     helm = Noting(world.cluster)
-    helm.uninstall(world.installed[0], NAMESPACE)
+    for kind in ("StatefulSet", "Secret"):
+        for made in world.cluster.list(kind, NAMESPACE, ""):
+            if world.installed[0] in made["metadata"]["name"]:
+                world.cluster.delete(kind, NAMESPACE, made["metadata"]["name"])
     for job in world.cluster.list("Job", NAMESPACE, "dedup.dev/component=run"):
         world.cluster.delete("Job", NAMESPACE, job["metadata"]["name"])
     operator = Reconciler(world.cluster, helm, OTHERS, lambda: world.now_s)

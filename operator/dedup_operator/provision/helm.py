@@ -1,6 +1,12 @@
-"""A system that one of our charts deploys: its workloads are ready when they say so."""
+"""A system that one of our charts deploys: its workloads are ready when they say so.
 
-from collections.abc import Mapping
+What Helm has written down of a release lies in a Secret of the experiment's namespace, and whoever may write Secrets
+there can write such a record. So no word of it is believed but that there is one; Helm, which would do what it says,
+with our rights and in any namespace, is never asked to read it: a release is taken away by us (decision 143).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from dedup.experiment.stages import Observation
 from dedup_operator import sights
@@ -9,8 +15,11 @@ from dedup_operator.clusters import ClusterError, Object
 from dedup_operator.objects.names import UID, labels
 from dedup_operator.objects.systems import values
 from dedup_operator.provision.provisioner import WORKLOADS, Provisioner
-from dedup_operator.releases import DEPLOYED, RELEASE, secrets_of, state_in
+from dedup_operator.releases import DEPLOYED, RELEASE, record_of, secrets_of, state_in
 from dedup_operator.sights import ABSENT, DONE, RUNNING
+
+PARTS: Final = (*WORKLOADS, "Service", "ConfigMap", "Secret", "PodDisruptionBudget")
+"""What charts/kafka and charts/pulsar make. The pods go with their workloads, and claims too."""
 
 
 class Helm(Provisioner):
@@ -60,7 +69,7 @@ class Helm(Provisioner):
             return True
         self._forget_readiness()  # which was another release's
         if state is not None:
-            self._context.releases.uninstall(self._release, self._belongings.namespace)
+            self._remove()
         if self._is_in_the_way():
             return False
         self._install(labels(self._owner, RELEASE, uid=str(self._owner.uid)))
@@ -81,13 +90,43 @@ class Helm(Provisioner):
                 owned = {"metadata": {"ownerReferences": [self._owner.reference]}}
                 self._cluster.patch("Secret", self._belongings.namespace, secret["metadata"]["name"], owned)
 
+    def see_leaving(self) -> Observation:
+        seen = super().see_leaving()
+        return ABSENT if seen == RUNNING and any(self._staying()) else seen
+
     def leave(self) -> None:
         super().leave()
-        if self._state() is not None:
+        if self._state() is not None or any(self._staying()):
             self._remove()
 
     def _remove(self) -> None:
-        self._context.releases.uninstall(self._release, self._belongings.namespace)
+        """Delete what the release consists of, and its records last: while there is one, something may be left."""
+        records = self._records()
+        for kind, part in list(self._staying()):
+            self._delete(kind, part)
+        for name in records:
+            self._cluster.delete("Secret", self._belongings.namespace, name)
+
+    def _records(self) -> list[str]:
+        """The names of Helm's records; a release that is never upgraded has the first one only, whatever its labels."""
+        found = secrets_of(self._cluster, self._release, self._belongings.namespace)
+        names, first = [each["metadata"]["name"] for each in found], record_of(self._release)
+        lost = None if first in names else self._cluster.get("Secret", self._belongings.namespace, first)
+        return [*names, first] if lost is not None and self._belongings.owns(lost) else names
+
+    def _staying(self) -> Iterator[tuple[str, Object]]:
+        """What the release consists of, each with its kind, but for what is going already."""
+        for kind in self._parts():
+            for part in self._list(kind):
+                if self._belongings.owns(part) and not part["metadata"].get("deletionTimestamp"):
+                    yield kind, part
+
+    def _parts(self) -> tuple[str, ...]:
+        """The kinds of what the chart makes."""
+        return PARTS
+
+    def _delete(self, kind: str, found: Object) -> None:
+        self._cluster.delete(kind, self._belongings.namespace, found["metadata"]["name"])
 
     def _state(self) -> str | None:
         """Foreign if a record of that release is not ours: Helm would take it for its own."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from dedup.experiment.stages import Observation, Status
 from dedup_operator.clusters import Object
-from dedup_operator.objects.listed import ListedSystem, check_faults, entry_of, proxies
+from dedup_operator.objects.listed import MADE, ListedSystem, check_faults, entry_of, proxies
 from dedup_operator.objects.rendered import RELEASE, check, owned, without_later_hooks
 from dedup_operator.objects.systems import proxies_of
 from dedup_operator.provision.helm import Helm
@@ -59,6 +59,10 @@ class Listed(Helm):
 
     def _remains(self) -> list[Object]:
         return [*self._workloads(), *self._list("Pod")]
+
+    def _parts(self) -> tuple[str, ...]:
+        """Of all kinds that entries may make: the entry may not be there any more."""
+        return tuple(MADE)
 
     def _list(self, kind: str) -> list[Object]:
         return self._cluster.list(kind, self._belongings.namespace, f"{RELEASE}={self._release}")

@@ -7,7 +7,6 @@ from dedup.experiment.stages import Observation, Status
 from dedup_operator import sights
 from dedup_operator.clusters import Object
 from dedup_operator.provision.helm import Helm
-from dedup_operator.releases import secrets_of
 from dedup_operator.sights import ABSENT, DONE, RUNNING, short
 
 NEVER_READY: Final = ("Invalid", "Unsupported")
@@ -17,6 +16,8 @@ NEVER_AFTER_S: Final = 60.0
 """Before that such a reason may pass, too: Helm makes the nodes after the Kafka, and Strimzi may have come between."""
 PAUSED: Final = "ReconciliationPaused"
 ANSWERS: Final = "Strimzi's operator says within seconds that it has paused"
+PARTS: Final = ("Kafka", "KafkaNodePool", "ConfigMap")
+"""What charts/strimzi-kafka makes. Strimzi takes its own away with the Kafka."""
 STILL: Final = {"metadata": {"annotations": {"strimzi.io/pause-reconciliation": "true"}}}
 
 
@@ -68,13 +69,9 @@ class Strimzi(Helm):
     def _is_in_the_way(self) -> bool:
         return bool(self._workloads())
 
-    def _remove(self) -> None:
-        """Helm cannot take away what the cluster does not know any more: then only its records are left, and go."""
-        if self._belongings.knows("Kafka"):
-            super()._remove()
-            return
-        for secret in secrets_of(self._cluster, self._release, self._belongings.namespace):
-            self._cluster.delete("Secret", self._belongings.namespace, secret["metadata"]["name"])
+    def _parts(self) -> tuple[str, ...]:
+        """What the cluster does not know any more, it does not have."""
+        return PARTS if self._belongings.knows("Kafka") else PARTS[2:]
 
     def _kinds(self) -> tuple[str, ...]:
         return ("Kafka", "Pod") if self._belongings.knows("Kafka") else ("Pod",)
