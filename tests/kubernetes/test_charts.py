@@ -17,6 +17,8 @@ from testbed.cluster.api_servers import ApiServer
 from testbed.cluster.helm import Helm, Refused, Values
 from tests.kubernetes.charts import KAFKA, PULSAR, RANKED, STAYS, STRIMZI, TLS, Chart, dry_run, pods_of
 
+from dedup_operator.provision import helm, strimzi
+
 pytestmark = pytest.mark.kubernetes
 
 EVERY: Final = (KAFKA, PULSAR, STRIMZI)
@@ -55,6 +57,22 @@ def installed(chart: Chart, namespace: str, api_server: ApiServer, tmp_path: Pat
 @variants(*EVERY)
 def test_the_chart_is_sound(chart: Chart, values: Values, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in chart.helm(tmp_path).lint(values)
+
+
+PARTS: Final = {"kafka": helm.PARTS, "pulsar": helm.PARTS, "strimzi-kafka": strimzi.PARTS}
+OWNER: Final = {"name": "trial", "uid": "11111111-2222-3333-4444-555555555555"}
+
+
+@variants(*EVERY)
+def test_the_operator_finds_every_part_of_its_release(chart: Chart, values: Values, tmp_path: Path) -> None:
+    """By kind, label and owner: it takes them away by itself (decision 143)."""
+    for made in chart.helm(tmp_path, release="r").render({**values, "owner": OWNER}):
+        meta = made["metadata"]
+        if "helm.sh/hook" in meta.get("annotations", {}):
+            continue  # of `helm test`, which the operator does not ask for
+        assert made["kind"] in PARTS[chart.name]
+        assert meta["labels"]["app.kubernetes.io/instance"] == "r"
+        assert [each["uid"] for each in meta["ownerReferences"]] == [OWNER["uid"]], made["kind"]
 
 
 @pytest.mark.parametrize(
