@@ -17,7 +17,7 @@ from dedup.experiment.spec import parse
 from dedup_operator.clusters import Object
 from dedup_operator.executions import begun
 from dedup_operator.objects.names import Owner
-from dedup_operator.objects.reports import FAILURES_FILE, failures_in
+from dedup_operator.objects.reports import FAILURES_FILE, failures, failures_in
 from dedup_operator.objects.settings import Image
 from dedup_operator.objects.snapshots import FILE, digest_of, read, settings_in, snapshot, snapshot_name
 from dedup_operator.objects.snapshots import SETTINGS as SETTINGS_FILE
@@ -271,6 +271,14 @@ def test_failures_are_reasons_by_names(told: Any) -> None:
     with pytest.raises(PlatformError, match=r"^ConfigMap d: failures.json: got something else than reasons"):
         failures_in(with_data({FAILURES_FILE: json.dumps(told)}))
     assert failures_in(with_data({FAILURES_FILE: json.dumps({"kafka": "why"})})) == {"kafka": "why"}
+
+
+def test_failures_that_cannot_be_read_hold_nothing_up() -> None:
+    world = applied(fails=lambda job: job["metadata"]["labels"].get("dedup.dev/component") == "run")
+    made = failures(OWNER, {})
+    world.cluster.create({**made, "data": {FAILURES_FILE: "{"}})
+    world.run()
+    assert world.status()["phase"] == "Finished"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000])
