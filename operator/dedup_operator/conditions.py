@@ -61,6 +61,8 @@ class Situation(NamedTuple):
     requested_at: str | None = None
     parked: bool = False
     """It gave its place up, and nothing of it runs."""
+    snapshot_digest: str | None = None
+    """Of what it runs, when it begins."""
 
 
 def status_of(situation: Situation, before: Status, now: datetime) -> Status:
@@ -75,6 +77,7 @@ def status_of(situation: Situation, before: Status, now: datetime) -> Status:
         phase=_phase(situation),
         progress=_progress(situation.tasks, state) if state else None,
         state=Standing.of(state) if state else None,
+        snapshot_digest=situation.snapshot_digest or before.snapshot_digest,
         verdict=_verdict(situation),
         systems=told.systems if told else [],
         artifacts=situation.artifacts,

@@ -44,14 +44,14 @@ from dedup_operator.clusters import (
 )
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
 from dedup_operator.departures import Departure, drop_finalizer, has_finalizer, held_back
-from dedup_operator.executions import REPLACED, begun, check_unused, snapshotted
+from dedup_operator.executions import begun, check_unused, mark_used, snapshotted
 from dedup_operator.locks import HERE, Home, Locks, Waits
 from dedup_operator.metrics import Metrics
 from dedup_operator.objects import settings as settings_files
 from dedup_operator.objects.events import event
 from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
-from dedup_operator.objects.snapshots import document_of, read, settings_in, snapshot, snapshot_name
+from dedup_operator.objects.snapshots import digest_of, document_of, read, settings_in
 from dedup_operator.pasts import renewed
 from dedup_operator.places import AT_MOST_S, KEEPS_S, idle_s, made_room, resumed
 from dedup_operator.platforms import KubernetesPlatform, needs_verification
@@ -206,8 +206,7 @@ class _Look:
 
     def _begun(self, owner: Owner) -> "tuple[Experiment, _Hearing] | None":
         """What an execution runs, and its platform, to leave it; None if it has begun nothing, or nobody knows what."""
-        state = self._before.state
-        found = begun(self._cluster, owner, state.state if state else None, self._live, self._defaults)
+        found = begun(self._cluster, owner, self._before, self._live, self._defaults)
         return found and (found[0], self._platform(found[0], owner, found[1]))
 
     def _locks(self, owner: Owner) -> Locks:
@@ -277,14 +276,15 @@ class _Look:
             return QUEUE_AGAIN_S
         if self._before.state is None:
             self._live = held_back(self._cluster, self._live, asked, self._defaults)
-        kept = snapshotted(self._cluster, self._owner, lambda: snapshot(self._owner, asked, self._todays(asked)))
+        kept = snapshotted(self._cluster, self._owner, self._before, asked, lambda: self._todays(asked))
         taken, settings = read(kept), settings_in(kept, self._defaults)
         self._live = held_back(self._cluster, self._live, taken, settings)  # the spec may have been another one then
         check_named(self._cluster, self._owner.namespace, taken, settings)
         self._kept = settings.artifacts.kept(self._owner.folder)
         self._tasks = schedule(taken)
         if self._before.state is None:
-            self._write(self._situation(tasks=self._tasks, state=State(digest=taken.digest())))
+            begins = State(digest=taken.digest())
+            self._write(self._situation(tasks=self._tasks, state=begins, snapshot_digest=digest_of(kept)))
             return AT_ONCE_S
         stands = self._before.state.state
         check_possible(self._tasks, stands)
@@ -451,6 +451,7 @@ class _Look:
     def _abandoned(self, asked: Experiment, state: State, owner: Owner) -> bool:
         """End the execution of an earlier runToken, before it is forgotten; whether it is ended."""
         if (found := self._begun(owner)) is None:
+            mark_used(self._cluster, owner)
             return True
         taken, platform = found
         tasks = schedule(taken)
@@ -462,8 +463,7 @@ class _Look:
             return False  # what it made on a system of others is being removed
         if retentions.goes(asked.spec.retention, self._before.verdict) and retentions.sweep(self._cluster, owner):
             return False
-        with suppress(Refused):  # somebody has deleted it
-            self._cluster.patch("ConfigMap", owner.namespace, snapshot_name(owner), REPLACED)
+        mark_used(self._cluster, owner)
         return True
 
     def _execution(self, token: str | None) -> Owner:

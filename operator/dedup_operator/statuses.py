@@ -189,6 +189,9 @@ class Status(Part):
         None, description="how far it is, for people, such as 37/200 runs"
     )
     state: Standing | None = Field(None, description="what the operator goes on from; of no use to others")
+    snapshot_digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)] | None = Field(
+        None, description="of the ConfigMap with what this execution runs; none: an older operator began it"
+    )
     verdict: Judgement | None = Field(None, description="on the whole experiment; none until it is Finished")
     systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(
         default_factory=list, description="counts, by system and variant"

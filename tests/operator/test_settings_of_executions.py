@@ -10,7 +10,7 @@ from tests.operator.test_reconciliations import applied, edit, message
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.settings import Defaults, Image, Settings
 from dedup_operator.objects.snapshots import SETTINGS as FILE
-from dedup_operator.objects.snapshots import snapshot_name
+from dedup_operator.objects.snapshots import digest_of, snapshot_name
 from dedup_operator.reconciliations import Reconciler
 
 OTHERS: Final = Settings.model_validate(
@@ -120,6 +120,7 @@ def test_a_snapshot_of_an_older_operator_goes_on_with_todays() -> None:
     world.run(until=lambda status: status.get("phase") == "Provisioning")
     assert isinstance(world.cluster, FakeCluster)
     del world.cluster.objects[SNAPSHOT]["data"][FILE]
+    del world.cluster.objects["DedupExperiment", NAMESPACE, "e"]["status"]["snapshotDigest"]
     world.settings = SETTINGS.model_copy(update={"runner_image": Image(repository="newer", tag="1")})
     world.run()
     assert world.status()["verdict"] == "Pass"
@@ -158,7 +159,15 @@ def of_a_newer_operator() -> World:
     assert isinstance(world.cluster, FakeCluster)
     data = world.cluster.objects[SNAPSHOT]["data"]
     data[FILE] = json.dumps({**json.loads(data[FILE]), "warp": 9})
+    sealed(world)
     return world
+
+
+def sealed(world: World) -> None:
+    """What was changed in the snapshot is what the execution began with."""
+    assert isinstance(world.cluster, FakeCluster)
+    status = world.cluster.objects["DedupExperiment", NAMESPACE, "e"]["status"]
+    status["snapshotDigest"] = digest_of(world.cluster.objects[SNAPSHOT])
 
 
 def test_another_run_token_leaves_settings_that_this_operator_cannot_read() -> None:

@@ -24,6 +24,7 @@ from tests.operator.test_existing import applied as on_existing
 from tests.operator.test_held_back import guarded
 from tests.operator.test_privileged_faults import NET_FILTER, privileged
 from tests.operator.test_reconciliations import SMALL, applied, edit, fake, message
+from tests.operator.test_settings_of_executions import sealed
 from tests.operator.test_stores import ON_VOLUME, without_store
 from tests.operator.test_without_spark import unserved
 
@@ -212,6 +213,7 @@ def snapshot_of_another_version() -> World:
     world.run(until=lambda status: status.get("phase") == "Running")
     newer = json.dumps(changed(*SMALL, ("spec/speed", 3)))
     world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: newer}})
+    sealed(world)
     return looked(world)
 
 
@@ -221,6 +223,30 @@ def settings_of_another_version() -> World:
     kept = (world.cluster.get("ConfigMap", NAMESPACE, SNAPSHOT) or {})["data"][SETTINGS_FILE]
     newer = json.dumps({**json.loads(kept), "warp": 9})
     world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {SETTINGS_FILE: newer}})
+    sealed(world)
+    return looked(world)
+
+
+def snapshot_without_text() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: "{"}})
+    sealed(world)
+    return looked(world)
+
+
+def snapshot_of_somebody() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: "{}"}})
+    return looked(world)
+
+
+def snapshot_that_went() -> World:
+    world = applied()
+    world.run(until=lambda status: status.get("phase") == "Running")
+    world.cluster.delete("ConfigMap", NAMESPACE, SNAPSHOT)
+    edit(world, seed=7)
     return looked(world)
 
 
@@ -350,6 +376,9 @@ STALLS: Final[list[tuple[str, Callable[[], World]]]] = [
     ("Kafka d-…: got no pause for more than 180 s", kafka_that_is_not_paused),
     ("ConfigMap d-…: got one that does not belong …", anothers_snapshot),
     ("ConfigMap d-…: got none, though it was just made", snapshot_that_goes),
+    ("ConfigMap d-…: got another one than was written", snapshot_of_somebody),
+    ("ConfigMap d-…: got none, and the experiment or …", snapshot_that_went),
+    ("ConfigMap d-…: experiment.yaml: got …", snapshot_without_text),
     ("ConfigMap d-…: settings.json: …: got …", settings_of_another_version),
     ("ConfigMap d-…: spec.…: got …", snapshot_of_another_version),
     ("…: got one that does not belong …", anothers_run),

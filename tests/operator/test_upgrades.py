@@ -149,12 +149,13 @@ def test_and_after_a_rollback_the_old_one_does(before: Path, looks: int) -> None
 
 @pytest.mark.parametrize("looks", [1, LOOKS // 2])
 def test_what_the_newer_one_began_waits_in_words_until_it_is_back(before: Path, looks: int) -> None:
-    """Its settings say more than the old one can follow, and an execution keeps the settings that it began with."""
+    """Its status says more than the old one can read, which leaves it as it is, and tells of it in an Event."""
     begun = applied().on(ROOT, looks)
     waits = begun.on(before, TO_THE_END)
-    (stalled,) = (each for each in waits.status["conditions"] if each["type"] == "Stalled")
-    assert waits.status["phase"] == "Stalled" and "verdict" not in waits.status
-    assert "install the operator that wrote it, or choose another spec.runToken" in stalled["message"]
+    assert waits.status == begun.status and "verdict" not in waits.status
+    events = [made for kind, *_, made in waits.objects if kind == "Event"]
+    (told,) = (made["message"] for made in events if made["reason"] == "StatusUnreadable")
+    assert "status.snapshotDigest" in told and "install the operator that wrote it" in told
     assert waits.named("Job") <= begun.named("Job"), "nothing was begun meanwhile"
     reaches_its_verdict(waits.on(ROOT, TO_THE_END))
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from dedup.errors import PlatformError
 from dedup.experiment.stages import Task
 from dedup.judgement.verdicts import ORACLE_LIMIT
 from dedup_operator.objects.accounts import report_account, reporting
@@ -29,7 +30,7 @@ from dedup_operator.objects.pods import (
     token_volume,
 )
 from dedup_operator.objects.settings import Settings
-from dedup_operator.objects.snapshots import FILE, snapshot_name
+from dedup_operator.objects.snapshots import FILE, json_in, snapshot_name
 
 FAILURES: Final = "/failures"
 FAILURES_FILE: Final = "failures.json"
@@ -110,8 +111,16 @@ def failures(owner: Owner, told: Mapping[str, str]) -> Object:
 
 
 def failures_in(made: Object) -> dict[str, str]:
-    """What such a ConfigMap tells."""
-    return dict(json.loads(made["data"][FAILURES_FILE]))
+    """What such a ConfigMap tells; PlatformError if it cannot be read."""
+    told = json_in(made, FAILURES_FILE)
+    if not isinstance(told, dict) or not all(isinstance(each, str) for each in told.values()):
+        raise PlatformError(
+            where=f"ConfigMap {made['metadata']['name']}: {FAILURES_FILE}",
+            got="something else than reasons by the names of runs and systems",
+            rule="it is JSON, as the operator wrote it",
+            todo="delete the ConfigMap",
+        )
+    return told
 
 
 def with_failure(told: Mapping[str, str], task: Task, reason: str) -> dict[str, str]:

@@ -3,10 +3,14 @@
 An edit of the resource while runs go on would make half of them answer another question; an upgrade of the operator's
 chart would make half of them use another image, and lie in another bucket. So the operator reads the resource and its
 settings once for each `runToken`, and from then on this. Of Secrets it has the names only.
+
+Nobody can change it, but who may write ConfigMaps can delete it and make another. So its digest is in the status, which
+nobody but the operator writes.
 """
 
+import hashlib
 import json
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -45,21 +49,41 @@ def snapshot(owner: Owner, experiment: Experiment, settings: Settings) -> Object
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "immutable": True, "data": data}
 
 
+def digest_of(made: Object) -> str:
+    """A sha256 of all that such a ConfigMap says."""
+    text = json.dumps(made.get("data") or {}, sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def read(made: Object) -> Experiment:
-    """The experiment in such a ConfigMap."""
-    return parse(json.loads(made["data"][FILE]), source=f"ConfigMap {made['metadata']['name']}")
+    """The experiment in such a ConfigMap; PlatformError if there is none, SpecificationError if it is a wrong one."""
+    return parse(json_in(made, FILE), source=f"ConfigMap {made['metadata']['name']}")
+
+
+def json_in(made: Object, file: str) -> Any:
+    """What a file of a ConfigMap of ours says; PlatformError if it is not there, or no JSON."""
+    try:
+        return json.loads(made["data"][file])
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        there = file in (made.get("data") or {})
+        raise PlatformError(
+            where=f"ConfigMap {made['metadata']['name']}: {file}",
+            got=f"what nobody can read: {error}" if there else "nothing",
+            rule="it is JSON, as the operator wrote it",
+            todo="put back what was written, or choose another spec.runToken",
+        ) from None
 
 
 def settings_in(made: Object, defaults: Defaults) -> Settings:
     """The settings in such a ConfigMap; today's if an operator of before wrote none. PlatformError: a newer one's."""
-    if (text := made["data"].get(SETTINGS)) is None:
+    if (text := (made.get("data") or {}).get(SETTINGS)) is None:
         return for_experiment(defaults, read(made), made["metadata"]["namespace"])
     try:
         kept = Settings.model_validate_json(text, by_alias=True, by_name=False)
     except ValidationError as error:
         first = error.errors()[0]
         raise PlatformError(
-            where=f"ConfigMap {made['metadata']['name']}: {SETTINGS}: {'.'.join(map(str, first['loc']))}",
+            where=f"ConfigMap {made['metadata']['name']}: {SETTINGS}: {'.'.join(map(str, first['loc'])) or 'all'}",
             got=f"what this operator cannot read: {first['msg']}",
             rule="an execution goes on with the settings that it was begun with",
             todo="install the operator that wrote it, or choose another spec.runToken",
