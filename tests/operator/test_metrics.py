@@ -229,8 +229,9 @@ def test_its_twin_that_takes_its_time_has_its_answer(port: int) -> None:
         assert slow.recv(12) == b"HTTP/1.0 200"
 
 
-def test_a_probe_gets_through_whatever_others_keep_open() -> None:
+def test_a_probe_gets_through_whatever_others_keep_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest make way, and no more threads are at work than connections may be open."""
+    monkeypatch.setattr(serving, "IDLE_S", 60.0)
     before = threading.active_count()
     server = served(0, lambda: "text\n", lambda: True, lambda: True)
     with ExitStack() as kept:
