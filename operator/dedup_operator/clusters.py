@@ -5,7 +5,7 @@ between. Objects are what Kubernetes writes: mappings. Four things can go wrong 
 
 ClusterError
 ├── Conflict      somebody else wrote the object meanwhile: read it again
-├── Unreachable   no answer, or none that tells anything (429, 5xx): ask again later
+├── Unreachable   no answer, or none that tells anything (401, 408, 429, 5xx): ask again later
 ├── NotHolder     nothing was asked, since another operator may be at work (fences.py): look again when this one may act
 └── Refused       the API server said no, and will say it again: its words are for people
     ├── Forbidden     a right is missing, or a rule of the cluster does not admit it
@@ -14,6 +14,7 @@ ClusterError
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -27,6 +28,15 @@ from dedup_operator.clocks import ServerClock
 Object = dict[str, Any]
 TIMEOUT_S: Final = 10.0
 """For one request; shorter than what lies between the end of our lease and the beginning of another's (leases.py)."""
+
+UNKNOWN: Final = 401
+"""What an API server that has just started answers for seconds, whatever the token is (kubernetes#65785)."""
+PASSING: Final = (UNKNOWN, 408, 429)
+_DENIED: Final = re.compile(
+    r"admission webhook \"[^\"]+\" denied the request"
+    r"|ValidatingAdmissionPolicy '[^']+' (with binding '[^']+' )?denied request"
+)
+"""How an API server says whose rule it was, by whatever code: 400 if a webhook has given none, 422 of a policy."""
 
 PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "ConfigMap": ("/api/v1", "configmaps"),
@@ -229,6 +239,11 @@ class LiveCluster:
         return response.read() or b""
 
 
+def is_denied(words: str) -> bool:
+    """Whether an API server says so that a rule of the cluster does not admit an object."""
+    return _DENIED.search(words) is not None
+
+
 def _object(status: int, said: str) -> Object:
     _checked(status, said)
     return dict(json.loads(said or "{}"))
@@ -240,7 +255,11 @@ def _checked(status: int, said: str) -> None:
     words = _words(said)
     if status == 409:
         raise Conflict(words)
-    if status == 429 or status >= 500:
+    if status not in (404, 429) and status < 500 and is_denied(words):
+        raise Forbidden(words)
+    if status == UNKNOWN:
+        raise Unreachable(f"HTTP {status}: {words}; if that lasts, give it a token that this API server knows")
+    if status in PASSING or status >= 500:
         raise Unreachable(f"HTTP {status}: {words}")
     if status == 404 and not _has_words(said):
         raise UnknownKind(f"this cluster does not know the kind that is asked for ({words.strip()})")

@@ -7,15 +7,21 @@ finds written. It is healthy while all its threads live, and ready while it watc
 also while it waits for the lease.
 
 How long something takes is a histogram: of a mean nobody learns that one in a hundred takes a minute.
+
+Any pod may connect. So a connection that says nothing is closed, and when there are many, the oldest makes way for the
+newest: a probe gets through, whatever others keep open.
 """
 
 import math
+import socket
+import sys
 import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dedup.experiment.stages import Stage, State, Task, current
 from dedup_operator.statuses import Judgement, Status, Sums
@@ -153,12 +159,55 @@ install its definition: kubectl apply --server-side --filename charts/dedup-oper
 """
 
 
+IDLE_S: Final = 5.0
+"""How long a connection may say nothing, or take nothing."""
+CONNECTIONS: Final = 32
+"""At most at a time; each has a thread."""
+
+
+class _Server(ThreadingHTTPServer):
+    """At the port of every address of ours, of IPv6 and of IPv4: a cluster may have either, and the kubelet asks it."""
+
+    request_queue_size = CONNECTIONS
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._lock, self._open = threading.Lock(), list[Any]()
+        super().__init__(("", port), handler)
+
+    def server_bind(self) -> None:
+        self.socket.close()
+        both = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if both else socket.AF_INET
+        self.socket = socket.create_server(self.server_address[:2], family=family, dualstack_ipv6=both)
+        self.server_name, self.server_port = "", self.socket.getsockname()[1]
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.append(request)
+            if len(self._open) > CONNECTIONS:
+                with suppress(OSError):  # its peer has gone
+                    self._open.pop(0).shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def close_request(self, request: Any) -> None:
+        with self._lock, suppress(ValueError):  # it has made way
+            self._open.remove(request)
+        super().close_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """That a peer goes is not worth a word, which any pod could have it say without end."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 def served(
     port: int, text: Callable[[], str], healthy: Callable[[], bool], ready: Callable[[], bool]
 ) -> ThreadingHTTPServer:
     """Answer at the port in threads of its own, until it is shut down. Port 0: a free one, `server_port`."""
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = IDLE_S
+
         def do_GET(self) -> None:
             match self.path:
                 case "/metrics":
@@ -183,6 +232,6 @@ def served(
             self.end_headers()
             self.wfile.write(body)
 
-    server = ThreadingHTTPServer(("", port), Handler)
+    server = _Server(port, Handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

@@ -290,9 +290,11 @@ class KubernetesPlatform:
             if sights.taken_away(job, pods):
                 return ABSENT
             return sights.seen(job, pods).model_copy(update={"missed": sights.missed(pods)})
-        if task.stage is Stage.SETTLE or (task.stage is Stage.PREPARE and sights.begun(job)):
+        if task.stage is Stage.SETTLE:
             return DONE
         pods = self._belongings.pods(job)
+        if task.stage is Stage.PREPARE and sights.begun(job, pods):
+            return DONE
         if task.stage is Stage.PRODUCE and sights.has_ended("producer", pods):
             return DONE
         return sights.seen(job, pods).model_copy(update={"at_work": sights.at_work(pods)})

@@ -30,7 +30,17 @@ from pyhelm3 import errors as helm_errors
 
 from dedup_operator import clocks
 from dedup_operator.archives import Archives, rendered, written
-from dedup_operator.clusters import Cluster, Forbidden, NotHolder, Object, Refused, Taken, Unreachable, list_in
+from dedup_operator.clusters import (
+    Cluster,
+    Forbidden,
+    NotHolder,
+    Object,
+    Refused,
+    Taken,
+    Unreachable,
+    is_denied,
+    list_in,
+)
 from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import COMPONENT, LABEL, UID
 
@@ -46,10 +56,11 @@ _PASSES: Final = re.compile(
     r"unreachable|connection (refused|reset)|time(d )?out|deadline exceeded|\bEOF\b|TLS handshake|too many requests"
     r"|unable to handle the request|internal error|another operation|etcdserver|context canceled"
     r"|in the time allotted|has prevented the request from succeeding|operation cannot be fulfilled"
-    r"|GOAWAY|connection (lost|force closed)|broken pipe",
+    r"|GOAWAY|connection (lost|force closed)|broken pipe|asked for the client to provide credentials"
+    r"|(?<!denied the request): (?-i:Unauthorized)\Z",
     re.IGNORECASE,
 )
-"""What Helm says of an API server that is away or busy, or of another writer: nothing is refused by that.
+"""What Helm says of an API server that is away, busy or has just started, or of another writer: that refuses nothing.
 
 An API server's own words are those of k8s.io/apimachinery (`NewGenericServerResponse`, `NewConflict`).
 """
@@ -170,7 +181,7 @@ def refusal(words: str) -> Refused:
     """What Helm's words mean, if it is none that passes."""
     if _TAKEN.search(words):
         return Taken(words)
-    return (Forbidden if _FORBIDDEN in words else Refused)(words)
+    return (Forbidden if _FORBIDDEN in words or is_denied(words) else Refused)(words)
 
 
 def _without_warnings(said: str) -> str:

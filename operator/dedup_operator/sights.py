@@ -170,9 +170,12 @@ def because(seen: Observation, pods: Iterable[Object]) -> Observation:
     return seen.model_copy(update={"message": short("; ".join(words))})
 
 
-def begun(job: Object) -> bool:
-    """Whether all programs of its pod have started."""
-    return bool(job.get("status", {}).get("ready"))
+def begun(job: Object, pods: Iterable[Object]) -> bool:
+    """Whether all programs of its pod have started: it is ready, or was, and one of them has ended in order since.
+
+    A pod is never ready again when the first has ended. Whether one has ended in disorder, the Job says.
+    """
+    return bool(job.get("status", {}).get("ready")) or any(map(_is_past_its_start, pods))
 
 
 def in_the_way(pods: Iterable[Object], cuts: Iterable[Object] = ()) -> Observation:
@@ -268,6 +271,12 @@ def short(words: str) -> str:
 def _programs(status: Object) -> list[Object]:
     """What a pod's status says of each of its containers, those that start before the others first."""
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _is_past_its_start(pod: Object) -> bool:
+    states = [each.get("state") or {} for each in (pod.get("status") or {}).get("containerStatuses") or ()]
+    ends = [each["terminated"]["exitCode"] for each in states if "terminated" in each]
+    return bool(ends) and not any(ends) and all("running" in each or "terminated" in each for each in states)
 
 
 def _held_up(status: Object) -> str:

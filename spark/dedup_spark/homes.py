@@ -24,6 +24,8 @@ BULLETIN: Final = "bulletin.json"
 REQUEST_S: Final = 10.0
 AGAIN_S: Final = 2.0
 PATIENCE_S: Final = 180.0
+PASSING: Final = (401, 408, 409, 429)
+"""Answers that another one may follow; one that has just started knows no token for seconds (kubernetes#65785)."""
 
 Send = Callable[[urllib.request.Request], None]
 """Send a request; HTTPError if it is refused, OSError if there is no answer."""
@@ -64,8 +66,8 @@ def _send(request: urllib.request.Request) -> None:
 
 
 def _passes(error: OSError) -> bool:
-    """Whether a retry may help: there was no answer, or the API server is busy."""
-    return not isinstance(error, urllib.error.HTTPError) or error.code in (409, 429) or error.code >= 500
+    """Whether a retry may help: there was no answer, or the API server is busy, or has just started (401)."""
+    return not isinstance(error, urllib.error.HTTPError) or error.code in PASSING or error.code >= 500
 
 
 def _refused(name: str, error: OSError) -> PlatformError:

@@ -1,5 +1,6 @@
 """What becomes of an answer of the API server: whose word is believed, for how long, and whose time it is."""
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -76,11 +77,54 @@ def test_a_kind_that_nobody_installed_is_not_an_object_that_is_not_there() -> No
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(403, Forbidden), (422, Refused), (409, Conflict), (429, Unreachable), (503, Unreachable)]
+    ("status", "error"),
+    [
+        (400, Refused),
+        (401, Unreachable),
+        (403, Forbidden),
+        (408, Unreachable),
+        (409, Conflict),
+        (422, Refused),
+        (429, Unreachable),
+        (503, Unreachable),
+    ],
 )
 def test_an_answer_is_final_or_not(status: int, error: type[Exception]) -> None:
-    with pytest.raises(error, match="no, since"):
+    with pytest.raises(error, match="no, since") as caught:
         Answering(status, '{"kind": "Status", "message": "no, since"}').get("Pod", "n", "a")
+    assert (error is Refused) == (type(caught.value) is Refused)
+
+
+def test_a_token_that_is_not_known_is_told_with_what_to_do() -> None:
+    with pytest.raises(Unreachable, match="HTTP 401: Unauthorized; if that lasts, give it a token that"):
+        Answering(401, '{"kind": "Status", "message": "Unauthorized"}').get("Pod", "n", "a")
+
+
+WEBHOOK: Final = 'admission webhook "policies.example.com" denied the request: no'
+POLICY: Final = "jobs \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "error"),
+    [
+        (400, WEBHOOK, Forbidden),
+        (401, WEBHOOK, Forbidden),
+        (422, WEBHOOK, Forbidden),
+        (422, POLICY, Forbidden),
+        (422, POLICY.replace(" with binding 'b'", ""), Forbidden),
+        (429, WEBHOOK, Unreachable),
+        (500, 'failed calling webhook "policies.example.com": EOF', Unreachable),
+        (400, "spec.template: the request was denied", Refused),
+        (422, 'spec.webhook: "admission webhook" denied the request', Refused),
+    ],
+)
+def test_a_rule_of_the_cluster_may_be_mended_by_whatever_code_it_denies(
+    status: int, words: str, error: type[Exception]
+) -> None:
+    """A webhook that gives no code denies by 400, a policy that gives no reason by 422."""
+    with pytest.raises(error) as caught:
+        Answering(status, json.dumps({"kind": "Status", "message": words})).create(MADE)
+    assert type(caught.value) is error and words in str(caught.value)
 
 
 def test_what_is_there_already_is_not_made() -> None:

@@ -11,19 +11,23 @@ from tests.operator.test_strimzi import applied as applied_on_strimzi
 KEYLESS = ("CreateContainerConfigError", 'secret "keys" not found')
 ON_ITS_WAY = ("ContainerCreating", "")
 AT_WORK = None
+SENT: dict[str, Any] = {"name": "producer", "state": {"terminated": {"exitCode": 0}}}
+FAILED: dict[str, Any] = {"name": "producer", "state": {"terminated": {"exitCode": 1}}}
 OF_A_JOB = {"readiness": "Provision kafka", "run": "Prepare kafka-", "report": "Report experiment"}
 
 
-def held_up(world: World, labels: dict[str, str], waits: tuple[str, str] | None, *, owned: bool = True) -> None:
+def held_up(
+    world: World, labels: dict[str, str], waits: tuple[str, str] | None, *others: dict[str, Any], owned: bool = True
+) -> None:
     """A pod of these labels comes, and waits for this; Kubernetes stands still, and the operator looks twice.
 
-    It is the pod of the Job that the labels name, unless somebody else made it.
+    Beside it are the others. It is the pod of the Job that the labels name, unless somebody else made it.
     """
     state: dict[str, Any] = {"running": {}}
     if waits is not AT_WORK:
         reason, words = waits
         state = {"waiting": {"reason": reason, "message": words}}
-    status = {"containerStatuses": [{"name": "c", "state": state}]}
+    status = {"containerStatuses": [{"name": "c", "state": state}, *others]}
     made: dict[str, Any] = {"name": "p", "namespace": NAMESPACE, "labels": labels}
     job = world.cluster.get("Job", NAMESPACE, labels.get("batch.kubernetes.io/job-name", "none"))
     if job is not None and owned:
@@ -126,3 +130,17 @@ def test_a_run_whose_time_is_over_tells_which_of_its_programs_are_still_at_work(
     world.now_s += 601
     world.run()
     assert "not done after 600 s: pod p on node unknown still runs c" in message(world, "Finished")
+
+
+def test_a_run_whose_pod_was_ready_while_the_operator_was_away_goes_on() -> None:
+    world, labels = begun("run")
+    held_up(world, labels, AT_WORK, SENT)
+    assert message(world, "Reconciling").startswith("Settle kafka-")
+    world.run()
+    assert world.status()["verdict"] == "Pass"
+
+
+def test_its_twin_whose_producer_failed_is_not_taken_for_ready() -> None:
+    world, labels = begun("run")
+    held_up(world, labels, AT_WORK, FAILED)
+    assert message(world, "Reconciling").startswith("Prepare kafka-")

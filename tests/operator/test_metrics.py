@@ -1,6 +1,12 @@
 """What Prometheus is told: each verdict once, every name with its meaning, and nothing that grows with experiments."""
 
 import re
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from http.server import ThreadingHTTPServer
 from typing import Final
 
 import httpx
@@ -11,10 +17,12 @@ from tests.operator.gates import ROOT, table
 from tests.operator.test_reconciliations import applied, edit
 
 from dedup.experiment.stages import Stage
+from dedup_operator import metrics as serving
 from dedup_operator.clusters import Refused
 from dedup_operator.metrics import FAMILIES, Family, Metrics, served
 from dedup_operator.reconciliations import Reconciler
 from dedup_operator.statuses import Judgement, Sums, SystemStatus, VariantStatus
+from dedup_runners.waiting import until
 
 GAUGES: Final = {"queue_length": 1.0, "experiments_begun": 2.0, "experiments_waiting": 3.0}
 LINE: Final = re.compile(r'^dedup_operator_(\w+)(?:\{(?:(\w+)="(\w+)")?,?(?:le="([^"]+)")?\})? (\S+)$')
@@ -170,3 +178,75 @@ def test_it_is_told_over_http(path: str, well: bool, ready: bool, code: int) -> 
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Of one that is well, and waits for half a second."""
+    monkeypatch.setattr(serving, "IDLE_S", 0.5)
+    server = served(0, lambda: "text\n", lambda: True, lambda: True)
+    yield server.server_port
+    stop(server)
+
+
+def stop(server: ThreadingHTTPServer) -> None:
+    server.shutdown()
+    server.server_close()
+
+
+def code(address: str, port: int) -> int:
+    return httpx.get(f"http://{address}:{port}/healthz", timeout=10, trust_env=False).status_code
+
+
+def test_it_is_told_to_addresses_of_either_kind(port: int) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    assert [code(address, port) for address in ("[::1]", "127.0.0.1")] == [200, 200]
+
+
+def test_where_there_is_no_ipv6_it_is_told_to_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    server = served(0, lambda: "text\n", lambda: True, lambda: True)
+    assert server.socket.family is socket.AF_INET and code("127.0.0.1", server.server_port) == 200
+    stop(server)
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def test_a_connection_that_says_nothing_is_closed(port: int) -> None:
+    with connected(port) as idle, connected(port) as halfway:
+        halfway.sendall(b"GET /healthz HT")
+        assert (idle.recv(1), halfway.recv(1)) == (b"", b"")
+
+
+def test_its_twin_that_takes_its_time_has_its_answer(port: int) -> None:
+    with connected(port) as slow:
+        for part in (b"GET /healthz", b" HTTP/1.0\r\n", b"\r\n"):
+            threading.Event().wait(0.1)
+            slow.sendall(part)
+        assert slow.recv(12) == b"HTTP/1.0 200"
+
+
+def test_a_probe_gets_through_whatever_others_keep_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest make way, and no more threads are at work than connections may be open."""
+    monkeypatch.setattr(serving, "IDLE_S", 60.0)
+    before = threading.active_count()
+    server = served(0, lambda: "text\n", lambda: True, lambda: True)
+    with ExitStack() as kept:
+        idle = [kept.enter_context(connected(server.server_port)) for _ in range(3 * serving.CONNECTIONS)]
+        assert code("127.0.0.1", server.server_port) == 200
+        assert [each.recv(1) for each in idle[: serving.CONNECTIONS]] == [b""] * serving.CONNECTIONS
+        until(lambda: threading.active_count() <= before + 1 + serving.CONNECTIONS, 10, "the threads end")
+        idle[-1].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert idle[-1].recv(12) == b"HTTP/1.0 200"
+    stop(server)
+
+
+def test_a_peer_that_goes_is_not_worth_a_word(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    with connected(port) as gone:
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        gone.sendall(b"GET /metrics HTTP/1.0\r\n")
+    assert code("127.0.0.1", port) == 200
+    assert capfd.readouterr().err == ""

@@ -24,6 +24,11 @@ HANGS: Final = "touch {0}/begun; exec sleep 300"
 WORDS: Final = [
     ("Error: values don't meet the specifications of the schema\"", Refused, "don't meet the specifications"),
     ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
+    ('Error: admission webhook "a.b" denied the request: no', Forbidden, "see what does not admit it"),
+    ('Error: admission webhook "a.b" denied the request: Unauthorized', Forbidden, "see what does not admit it"),
+    ("Error: the server has asked for the client to provide credentials", Unreachable, "provide credentials$"),
+    ("Error: query: failed to query with labels: Unauthorized", Unreachable, "Unauthorized$"),
+    ("Error: values: Unauthorized is no value of access", Refused, "no value of access$"),
     ('Error: StatefulSet.apps "d" is invalid: spec: Forbidden: updates are forbidden', Refused, "are forbidden$"),
     ('W11 warnings.go: internal error?\nW11: "Error: no"\nError: it is full\n', Refused, "^helm: Error: it is full$"),
     ("Error: release: already exists", Taken, "find out who made it"),

@@ -214,6 +214,52 @@ def test_of_a_pod_that_has_not_failed_nothing_is_told(there: dict[str, Any]) -> 
     assert sights.seen(job, [there]) == sights.RUNNING
 
 
+STARTS: Final[dict[str, Any]] = {"waiting": {"reason": "ContainerCreating"}}
+RUNS: Final[dict[str, Any]] = {"running": {}}
+WELL: Final[dict[str, Any]] = {"terminated": {"exitCode": 0}}
+BADLY: Final[dict[str, Any]] = {"terminated": {"exitCode": 1}}
+
+
+def of_a_run(*states: dict[str, Any]) -> dict[str, Any]:
+    """Its pod, whose conductor, producer, … are in these states."""
+    names = ("conductor", "producer", "consumer", "chaos-kill")
+    listed = [{"name": name, "state": state} for name, state in zip(names, states, strict=False)]
+    return {"metadata": {"name": "p"}, "status": {"containerStatuses": listed}}
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        of_a_run(RUNS, WELL, RUNS),
+        of_a_run(RUNS, RUNS, RUNS, WELL),
+        of_a_run(WELL, WELL, WELL, WELL),
+    ],
+    ids=["its producer has ended", "its fault has ended", "all have ended"],
+)
+def test_a_run_that_was_ready_while_nobody_looked_has_begun(found: dict[str, Any]) -> None:
+    """Its pod is not ready any more when the first of its programs has ended."""
+    assert sights.begun({"status": {"ready": 0}}, [found])
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"metadata": {"name": "p"}},
+        of_a_run(STARTS, STARTS, STARTS),
+        of_a_run(RUNS, RUNS, RUNS),
+        of_a_run(RUNS, WELL, STARTS),
+        of_a_run(RUNS, WELL, {}),
+        of_a_run(BADLY, RUNS, RUNS),
+        of_a_run(BADLY, WELL, RUNS),
+    ],
+    ids=["new", "on its way", "soon", "one never started", "of one nothing is known", "failed", "failed, and went on"],
+)
+def test_its_twin_that_was_not_has_not_begun_until_it_is_ready(found: dict[str, Any]) -> None:
+    """A conductor that failed at once is seen in its Job."""
+    assert not sights.begun({"status": {"ready": 0}}, [found])
+    assert sights.begun({"status": {"ready": 1}}, [found])
+
+
 def test_words_of_kubernetes_stay_short_and_on_one_line() -> None:
     found = pod(conditions=({**NO_ROOM, "message": "a\nb" * 999},))
     assert len(said := sights.because(sights.RUNNING, [found]).message) <= sights.MAX_WORDS and said.isprintable()

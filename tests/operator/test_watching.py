@@ -12,10 +12,12 @@ from tests.operator.test_remains import Strict
 
 from dedup_operator import watching
 from dedup_operator.clusters import Unreachable
+from dedup_operator.leases import Alone
+from dedup_operator.metrics import Metrics
 from dedup_operator.objects.names import LABEL
 from dedup_operator.queues import WorkQueue
 from dedup_operator.schema import comparison_crd, crd
-from dedup_operator.watching import CHILDREN, COMING, Watched, readable, registry, watch
+from dedup_operator.watching import CHILDREN, COMING, Watched, readable, registry, watch, work
 
 BOUND_S = 10.0
 BOTH = [NAMESPACE, "other"]
@@ -183,3 +185,26 @@ def test_kopf_looks_for_no_differences() -> None:
     body = kopf.Body({"metadata": {"annotations": {"kopf.zalando.org/last-handled-configuration": '{"spec": 1}'}}})
     storage = settings.persistence.diffbase_storage
     assert storage.fetch(body=body) == storage.build(body=body) == {}
+
+
+class Unknown:
+    """Looks whose token the API server does not know; the last of them ends the work."""
+
+    def __init__(self, queue: WorkQueue[tuple[str, str]]) -> None:
+        self.queue, self.looks = queue, 0
+
+    def look(self, key: tuple[str, str]) -> float | None:
+        self.looks += 1
+        if self.looks == 2:
+            self.queue.close()
+        raise Unreachable("HTTP 401: Unauthorized")
+
+
+def test_that_a_token_is_not_known_is_told_each_time_and_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    queue, metrics = WorkQueue[tuple[str, str]](), Metrics()
+    queue.add(("lab", "e"))
+    looks = Unknown(queue)
+    work(queue, looks, metrics, Alone())
+    assert looks.looks == 2
+    assert caplog.messages.count("lab/e: HTTP 401: Unauthorized; it is asked again") == 2
+    assert "dedup_operator_api_errors_total 2.0" in metrics.text({})

@@ -55,14 +55,14 @@ def test_a_bulletin_is_written_with_the_pods_own_token() -> None:
     assert json.loads(json.loads(request.data)["data"][homes.BULLETIN]) == {"verdict": "Pass"}
 
 
-@pytest.mark.parametrize("passing", [OSError("nobody answers"), refusal(503), refusal(429), refusal(409)])
+@pytest.mark.parametrize("passing", [OSError("nobody answers"), *map(refusal, (401, 408, 409, 429, 503))])
 def test_what_passes_is_asked_again(passing: OSError) -> None:
     server = ApiServer(passing, passing)
     homes.keep("d-home", {}, server, again_s=0)
     assert len(server.asked) == 3
 
 
-@pytest.mark.parametrize("code", [403, 404, 422])
+@pytest.mark.parametrize("code", [400, 403, 404, 422])
 def test_a_refusal_is_told_at_once_and_without_the_token(code: int) -> None:
     server = ApiServer(refusal(code))
     with pytest.raises(PlatformError) as caught:
