@@ -26,6 +26,7 @@ WORDS: Final = [
     ('Error: services is forbidden: User "o" cannot create resource "services"', Forbidden, "give .* that right"),
     ('Error: admission webhook "a.b" denied the request: no', Forbidden, "see what does not admit it"),
     ('Error: admission webhook "a.b" denied the request: Unauthorized', Forbidden, "see what does not admit it"),
+    ('Error: admission webhook "a.b" denied the request: an internal error, timed out', Forbidden, "see what does"),
     ("Error: the server has asked for the client to provide credentials", Unreachable, "provide credentials$"),
     ("Error: query: failed to query with labels: Unauthorized", Unreachable, "Unauthorized$"),
     ("Error: values: Unauthorized is no value of access", Refused, "no value of access$"),
