@@ -133,9 +133,11 @@ class RunVerdict(Record):
         """Whether the count of that name is above 0, and proves something."""
         return not self.void and self.counts is not None and getattr(self.counts, count) > 0
 
-    def with_copies_during(self, fault: str) -> bool:
-        """Whether a value was read twice that was under way during this fault."""
-        return self.with_copies and self.copies_during.get(fault, 0) > 0
+    def with_copies_during(self, fault: str, cause: str = COPIES) -> bool:
+        """Whether a copied value was under way during this fault and is of this count: both together exceed all."""
+        if not self.with_copies or self.counts is None:
+            return False
+        return self.copies_during.get(fault, 0) + getattr(self.counts, cause) > self.counts.values_with_duplicates
 
 
 WORDS: Final = {name: each.words for name, each in COUNTS.items() if each.words}
