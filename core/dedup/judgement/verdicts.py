@@ -90,6 +90,7 @@ class Evidence(Record):
         False,
         description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
     )
+    placed: bool = Field(True, description="acknowledgements name positions (dedup.history.positions)")
 
     @property
     def judge(self) -> Engine:
@@ -469,7 +470,7 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    none_of = promises(demand.expectation, untold(manifest))
+    none_of = promises(demand.expectation, untold(manifest, evidence.placed))
     subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_SOME))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(
