@@ -168,7 +168,7 @@ def test_many_partitions_are_all_asked_before_anything_is_sent(tmp_path: Path) -
 
 def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> None:
     owner = Owner(None)
-    looks = Looks(cast(Admin, owner), "t", tmp_path, every_s=0.0)
+    looks = Looks(cast(Admin, owner), "t", tmp_path, partitions=1, every_s=0.0)
     looks.begin()
     with looks:
         pass
@@ -190,7 +190,7 @@ def test_a_look_that_comes_back_after_the_end_changes_nothing(
                 assert answer.wait(BOUND_S)
             return {"t": "Disabled" if turn else "Enabled"}
 
-    looks = Looks(cast(Admin, Slow()), "t", tmp_path, every_s=0.001)
+    looks = Looks(cast(Admin, Slow()), "t", tmp_path, partitions=1, every_s=0.001)
     looks.begin()
     if late:
         monkeypatch.setattr("dedup_runners.attempt.looks.STOP_S", 0.0)

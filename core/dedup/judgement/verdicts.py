@@ -138,7 +138,8 @@ class RunVerdict(Record):
         """Whether a copied value was under way during this fault and is of this count: both together exceed all."""
         if not self.with_copies or self.counts is None:
             return False
-        return self.copies_during.get(fault, 0) + getattr(self.counts, cause) > self.counts.values_with_duplicates
+        of_cause: int = getattr(self.counts, cause)
+        return self.copies_during.get(fault, 0) + of_cause > self.counts.values_with_duplicates
 
 
 WORDS: Final = {name: each.words for name, each in COUNTS.items() if each.words}

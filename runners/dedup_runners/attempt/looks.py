@@ -43,7 +43,7 @@ FAILING: Final = frozenset({"Removing", "Failed"})
 class Looks:
     """Asks what is said of a topic's deduplication: when it `begin`s, and then for as long as its block lasts."""
 
-    def __init__(self, admin: Admin, topic: str, folder: Path, *, partitions: int = 1, every_s: float = LOOK_S) -> None:
+    def __init__(self, admin: Admin, topic: str, folder: Path, *, partitions: int, every_s: float = LOOK_S) -> None:
         self._admin, self._topic, self._path, self._every_s = admin, topic, folder / Look.FILE, every_s
         self._partitions = partitions
         self._said: dict[str, int] = {}
