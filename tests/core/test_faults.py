@@ -120,6 +120,11 @@ def test_a_fault_that_everyone_saw_is_recorded_whole() -> None:
         (record(marks=[mark("message", 51, 40)]), "did not stamp"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": "2"}})), "leader was broker 2"),
         (record(replaced(INJECTED | {"detail": INJECTED["detail"] | {"leader": None}})), "not known"),
+        (
+            record(planned=CUT._replace(kind="pauseBroker")),
+            "fault cut: this dedup does not know what a pauseBroker must",
+        ),
+        (record(without("injected"), planned=CUT._replace(kind="pauseBroker")), "never took effect"),
     ],
 )
 def test_a_fault_proves_nothing(found: FaultRecord, reason: str) -> None:

@@ -46,8 +46,13 @@ def made_of(*variants: Mapping[str, Any], **spec: Any) -> Experiment:
     return made.model_copy(update={"spec": made.spec.model_copy(update={"workload": workload})})
 
 
-def concluded(made: Experiment, counted: Mapping[str, int]) -> ExperimentVerdict:
-    """The verdict on the experiment whose treatments are clean, and whose other runs show these counts."""
+def concluded(
+    made: Experiment, counted: Mapping[str, int], copies_during: Mapping[str, int] | None = None, **changes: Any
+) -> ExperimentVerdict:
+    """The verdict on the experiment whose treatments are clean, and whose other runs show these counts.
+
+    `copies_during`: the faults to which both judges put the copies down, if not all to each.
+    """
     faults = (CUT,) if made.spec.faults else ()
     found = [
         evidence(
@@ -58,17 +63,22 @@ def concluded(made: Experiment, counted: Mapping[str, int]) -> ExperimentVerdict
             producer={"sessions": LIVES, "sent": MESSAGES + 30, "unknown": 30},
             schema_version=2,
             faults=faults,
+            **changes,
         )
         for run in plan(made)
     ]
-    return conclude(made, found if faults else [without_times(each) for each in found])
+    if not faults:
+        return conclude(made, [put_down(each, {}) for each in found])
+    return conclude(made, [put_down(each, copies_during) if "control" in each.run_id else each for each in found])
 
 
-def without_times(found: Evidence) -> Evidence:
-    """The judges' answers on a run without faults."""
+def put_down(found: Evidence, copies_during: Mapping[str, int] | None) -> Evidence:
+    """The same evidence; both judges put its copies down to these faults."""
+    if copies_during is None:
+        return found
     names = ("spark", "oracle")
     return found.model_copy(
-        update={name: getattr(found, name).model_copy(update={"copies_during": {}}) for name in names}
+        update={name: getattr(found, name).model_copy(update={"copies_during": copies_during}) for name in names}
     )
 
 
@@ -95,6 +105,29 @@ def test_a_control_does_not_convince_through_copies_in_the_log() -> None:
     assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_CLEAN})
     assert "no value was stored in another order in any of 2 effective runs" in found.reasons[0].text
     assert found.systems[0].runs_with_copies == 2
+
+
+@pytest.mark.parametrize(
+    ("by_session", "under_way", "shown"),
+    [(1, 50, False), (1, 51, True), (2, 50, True), (1, 0, False), (51, 0, False), (51, 1, True)],
+)
+def test_a_control_needs_copies_of_its_cause_in_the_time_of_the_fault(
+    by_session: int, under_way: int, shown: bool
+) -> None:
+    """Of 51 copied values at least one is both by another session and under way only if both together are more."""
+    restart = {"at": {"message": 500}, "end": "Kill", "identity": "Same", "resume": "Application"}
+    properties = {"properties": {"batching_enabled": "false"}}
+    systems = [{"name": "pulsar", "pulsar": {}, "client": properties}]
+    made = experiment(systems=systems, workload={"messages": MESSAGES, "restart": restart})
+    copied = {**duplicates(51), "copied_by_retry": 50, "copied_by_session": by_session}
+    found = concluded(made, copied, {"cut": under_way}, kind="pulsar")
+    if shown:
+        assert found.verdict is Verdict.PASS, found.reasons
+        assert "copies by another session in 2 of 2 effective runs in the time of fault cut" in found.reasons[0].text
+        return
+    assert (found.verdict, codes(found)) == (Verdict.INCONCLUSIVE, {Code.CONTROL_UNCONVINCING})
+    but = "not known to be" if under_way else "but none"
+    assert f"by another session in 2 of 2 effective runs, {but} in the time of fault cut" in found.reasons[0].text
 
 
 def test_the_confidence_is_that_of_the_subject() -> None:

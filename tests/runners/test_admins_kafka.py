@@ -346,8 +346,11 @@ def said(code: int | None = None) -> "Future[None]":
     return answer
 
 
-def admin_of(monkeypatch: pytest.MonkeyPatch, *answers: "Future[None]") -> KafkaAdmin:
-    """Each client that it makes gets the next of these answers. What is there and served is not asked here."""
+def admin_of(monkeypatch: pytest.MonkeyPatch, *answers: "Future[None]", entries: int = 0) -> KafkaAdmin:
+    """Each client that it makes gets the next of these answers. What is there and served is not asked here.
+
+    `entries` is what the second partition of each topic holds.
+    """
     clients = iter([Answering(each) for each in answers])
     monkeypatch.setattr(kafka, "AdminClient", lambda _settings: next(clients))
     monkeypatch.setattr(kafka, "CALL_TIMEOUT_S", 0.01)
@@ -355,6 +358,7 @@ def admin_of(monkeypatch: pytest.MonkeyPatch, *answers: "Future[None]") -> Kafka
     monkeypatch.setattr(kafka, "PAUSE_S", 0.0)
     monkeypatch.setattr(KafkaAdmin, "unhealthy", lambda _self, _topic: None)
     monkeypatch.setattr(KafkaAdmin, "_is_served", lambda _self, _topic: True)
+    monkeypatch.setattr(KafkaAdmin, "_ends", lambda _self, _topic: {0: 0, 1: entries})
     address = "127.0.0.1:1"
     return KafkaAdmin(Endpoints(system="kafka", client_bootstrap=address, direct_bootstrap=address, brokers=[]))
 
@@ -366,6 +370,15 @@ def test_a_client_that_is_not_answered_is_replaced(monkeypatch: pytest.MonkeyPat
     for first in (silent, said(KafkaError.NOT_CONTROLLER), said(KafkaError._TIMED_OUT)):
         admin_of(monkeypatch, first, second).create_topic("t", partitions=1, deduplication=True)
     admin_of(monkeypatch, silent, said(KafkaError.UNKNOWN_TOPIC_OR_PART)).delete_topic("t")
+
+
+def test_a_topic_that_holds_messages_is_not_of_our_making(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first client was not answered, whether or not anybody heard it. A probe's topic may hold some."""
+    silent, there = Future[None](), said(KafkaError.TOPIC_ALREADY_EXISTS)
+    with pytest.raises(PlatformError, match="creating t: got a topic that is there already, with 7 entries in part"):
+        admin_of(monkeypatch, silent, there, entries=7).create_topic("t", partitions=2, deduplication=True)
+    admin_of(monkeypatch, silent, there, entries=7)._create("probe", 2, may_exist=True)
+    admin_of(monkeypatch, said(), entries=7).create_topic("t", partitions=2, deduplication=True)
 
 
 def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,20 @@ def test_what_a_broker_did_without_saying_so_is_done(
     assert brokers.creations == ["a", "b"]
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("first", ["refused", "no answer", "status 500"])
+def test_a_topic_that_holds_messages_is_not_of_our_making(
+    monkeypatch: pytest.MonkeyPatch, first: str, partitions: int
+) -> None:
+    """Its twin is empty: then nobody knows, nor needs to, which request made it."""
+    brokers = Brokers(first)
+    brokers.admin(monkeypatch).create_topic(TOPIC, partitions=partitions, deduplication=True)
+    brokers = Brokers(first)
+    brokers.last = "5:9"
+    with pytest.raises(PlatformError, match=f"creating {TOPIC}: got a topic that is there already, with 10 entries in"):
+        brokers.admin(monkeypatch).create_topic(TOPIC, partitions=partitions, deduplication=True)
+
+
 def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers("status 409")
     with pytest.raises(PlatformError, match="got status 409"):
@@ -113,7 +127,7 @@ def test_a_topic_that_was_there_before_is_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_a_topic_that_is_being_loaded_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     brokers = Brokers("no answer")
-    brokers.statuses, brokers.misses = ["Recovering", "Initialized"], 2
+    brokers.statuses, brokers.misses, brokers.last = ["Recovering", "Initialized"], 2, "5:9"
     admin = brokers.admin(monkeypatch)
     assert admin.deduplication_in_force(TOPIC, True).in_force is True
     assert [each.extents for each in admin.end_positions(TOPIC)] == [((5, 10),)]
@@ -157,6 +171,8 @@ class Brokers:
         """What the topic's owner says of its deduplication, in turns; then that it is enabled."""
         self.misses = 0
         """How often the topic's internal statistics are not to be had."""
+        self.last = "5:-1"
+        """Its last entry: there is none."""
 
     def admin(self, monkeypatch: pytest.MonkeyPatch) -> PulsarAdmin:
         client = httpx.Client(transport=httpx.MockTransport(self.answer))
@@ -182,7 +198,7 @@ class Brokers:
             return httpx.Response(200, json={"httpUrl": "http://a:1"})
         if path.endswith("/internalStats"):
             self.misses -= 1
-            return httpx.Response(404) if self.misses >= 0 else httpx.Response(200, json=stats("5:9", (5, 0)))
+            return httpx.Response(404) if self.misses >= 0 else httpx.Response(200, json=stats(self.last, (5, 0)))
         return httpx.Response(200, json={"deduplicationStatus": self.statuses.pop(0) if self.statuses else "Enabled"})
 
     def create(self, request: httpx.Request) -> httpx.Response:
@@ -193,6 +209,8 @@ class Brokers:
             return httpx.Response(409, json={"reason": "This topic already exists"})
         if self.first == "no answer":
             raise httpx.ReadTimeout("timed out")
+        if self.first == "refused":
+            raise httpx.ConnectError("refused")
         return httpx.Response(int(self.first.split()[1]))
 
 

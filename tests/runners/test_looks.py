@@ -89,10 +89,10 @@ AT_END = Deduplication(asked=True, in_force=True, proof="at the end")
 SILENT = PlatformError(where="t", got="nothing", rule="-", todo="-")
 
 
-def looked(owner: Owner, folder: Path, turns: int) -> Deduplication:
-    looks = Looks(cast(Admin, owner), "t", folder, every_s=0.001)
+def looked(owner: Owner, folder: Path, turns: int, partitions: int = 1, begun: int = 1) -> Deduplication:
+    looks = Looks(cast(Admin, owner), "t", folder, partitions=partitions, every_s=0.001)
     looks.begin()
-    assert owner.turns == [0], "before anything is sent"
+    assert owner.turns == [*range(begun)], "before anything is sent"
     with looks:
         until(lambda: len(owner.turns) >= turns, BOUND_S, "so many looks")
     assert not looks._thread.is_alive()
@@ -114,9 +114,61 @@ def test_a_switch_that_was_off_for_a_while_was_not_in_force(tmp_path: Path) -> N
     assert shown.looks is not None and shown.looks >= 3
 
 
+ONE = {"t0": "Enabled"}
+BOTH = {"t0": "Enabled", "t1": "Enabled"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "begun", "in_force"),
+    [
+        ([ONE] * 9, 2, None),
+        ([ONE, {}, {"t1": "Recovering"}, ONE], 2, None),
+        ([ONE, {"t1": "Enabled"}, *[ONE] * 7], 2, True),
+        ([{}, BOTH], 1, True),
+        ([BOTH, {"t1": "Disabled"}], 1, False),
+        ([ONE, {"t0": "Disabled"}], 2, False),
+    ],
+    ids=["never", "only while it was loaded", "once", "later", "otherwise", "the other one otherwise"],
+)
+def test_each_partition_answers_for_itself(
+    answers: list[dict[str, str]], begun: int, in_force: bool | None, tmp_path: Path
+) -> None:
+    owner = Owner(*answers, *[ONE] * 10_000)
+    shown = looked(owner, tmp_path, len(answers) + 1, partitions=2, begun=begun)
+    assert shown.in_force is in_force
+    assert ("answers of each of 2 partitions, and 1 gave none, before the end" in shown.proof) is (in_force is None)
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_the_longest_silence_is_that_of_one_partition(
+    silent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look takes 50 s. Both partitions answer to the first, and the second one then to the fourth, or to each."""
+    now_s = [0]
+    monkeypatch.setattr("dedup_runners.attempt.looks.time.monotonic_ns", lambda: now_s[0] * 1_000_000_000)
+    owner = Owner(BOTH, *[ONE if silent else BOTH] * 2, BOTH)
+    looks = Looks(cast(Admin, owner), "t", tmp_path, partitions=2, every_s=BOUND_S)
+    looks.begin()
+    with looks:
+        for turn in (1, 2, 3):
+            now_s[0] += 50
+            looks._look(turn)
+    shown = looks.shown(AT_END)
+    assert (shown.unseen_s, shown.in_force) == ((150.0, None) if silent else (50.0, True))
+
+
+def test_many_partitions_are_all_asked_before_anything_is_sent(tmp_path: Path) -> None:
+    """Two at a look; its twin has some that do not answer, and are not waited for."""
+    two = [{f"t{number}": "Enabled", f"t{number + 1}": "Enabled"} for number in (0, 2, 4)]
+    for answers in (two, [*two[:2], {}, two[2]]):
+        owner = Owner(*answers)
+        Looks(cast(Admin, owner), "t", tmp_path, partitions=6).begin()
+        assert owner.turns == [0, 1, 2]
+
+
 def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> None:
     owner = Owner(None)
-    looks = Looks(cast(Admin, owner), "t", tmp_path, every_s=0.0)
+    looks = Looks(cast(Admin, owner), "t", tmp_path, partitions=1, every_s=0.0)
     looks.begin()
     with looks:
         pass
@@ -138,7 +190,7 @@ def test_a_look_that_comes_back_after_the_end_changes_nothing(
                 assert answer.wait(BOUND_S)
             return {"t": "Disabled" if turn else "Enabled"}
 
-    looks = Looks(cast(Admin, Slow()), "t", tmp_path, every_s=0.001)
+    looks = Looks(cast(Admin, Slow()), "t", tmp_path, partitions=1, every_s=0.001)
     looks.begin()
     if late:
         monkeypatch.setattr("dedup_runners.attempt.looks.STOP_S", 0.0)

@@ -92,14 +92,16 @@ def vacuous(record: FaultRecord) -> str | None:
         return f"fault {record.name}: the injector claims it, but the target shows no effect"
     if record.kind == LATENCY_FAULT:
         return _not_to_the_end(record)
-    kind = kind_of(record.kind)
-    if kind is not None and (why := kind.denied(Detail.model_validate(record.target_witness))):
+    if (kind := kind_of(record.kind)) is None:
+        known = f"this dedup does not know what a {record.kind} must show"
+        return f"fault {record.name}: {known}: update it, or judge with the version that recorded it"
+    if why := kind.denied(Detail.model_validate(record.target_witness)):
         return f"fault {record.name}: {why}"
-    if kind is not None and kind.on_frames:
+    if kind.on_frames:
         return _no_frame(record)
-    if kind is not None and (miss := _missed(record)):
+    if miss := _missed(record):
         return miss
-    if kind is not None and kind.must_last and (gone := _ended_early(record, kind.effect)):
+    if kind.must_last and (gone := _ended_early(record, kind.effect)):
         return gone
     if not record.client_witness:
         return f"fault {record.name}: no client noticed it"
@@ -110,7 +112,7 @@ def vacuous(record: FaultRecord) -> str | None:
     if record.in_flight is not None and record.in_flight <= 0:
         return f"fault {record.name}: no message was in flight to what it struck"
     if record.remaining <= 0:
-        when = "its last strike" if kind is not None and kind.every_strike else "the effect"
+        when = "its last strike" if kind.every_strike else "the effect"
         return f"fault {record.name}: every message had been sent before {when}"
     return None
 

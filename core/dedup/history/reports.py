@@ -26,6 +26,7 @@ from dedup.history import histories
 from dedup.history.attempts import Attempt, attempts_of, ending_of, failure_of_system
 from dedup.history.histories import VERIFICATION, ends_of, read_manifest
 from dedup.history.latencies import histogram_of
+from dedup.history.positions import names_positions
 from dedup.history.stores import Place, in_store, reached, write_whole
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.endings import Kind
@@ -58,6 +59,7 @@ def open_folder(folder: Place, look: Look = histories.damages) -> Evidence:
         vacuous={fault.name: vacuous(fault) for fault in manifest.faults},
         pace=pace_of(manifest, ends_of(folder)),
         latencies=histogram_of(folder, manifest),
+        placed=names_positions(folder, manifest),
     )
 
 

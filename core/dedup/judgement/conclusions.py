@@ -112,8 +112,12 @@ class _Group(Record):
     @property
     def of_cause(self) -> list[RunVerdict]:
         """Of these the runs that show it of the cause that the workload names, if it names one."""
-        cause = self.workload.aim.cause if self.workload is not None else ""
-        return [run for run in self.showing if not cause or run.shows(cause)]
+        return [run for run in self.showing if run.shows(self.count)]
+
+    @property
+    def count(self) -> str:
+        """The count of that cause; that of the subject if the workload names none."""
+        return (self.workload.aim.cause if self.workload is not None else "") or self.subject.count
 
     @property
     def cause(self) -> str:
@@ -123,12 +127,12 @@ class _Group(Record):
 
     @property
     def copies_by_fault(self) -> dict[str, int]:
-        """By fault: how many runs have a value that was under way during it and shows the subject.
+        """By fault: how many runs have a value that was under way during it and shows the subject, of that cause.
 
         Of a subject of which that is not known no fault has any.
         """
         known = self.of_cause if self.subject.by_fault else []
-        return {fault: sum(run.with_copies_during(fault) for run in known) for fault in self.faults}
+        return {fault: sum(run.with_copies_during(fault, self.count) for run in known) for fault in self.faults}
 
     @property
     def convincing(self) -> int:
@@ -328,7 +332,9 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         return
     for fault in (fault for fault, copies in group.copies_by_fault.items() if not copies):
         some = f"{group.subject.some}{group.cause} in {len(group.of_cause)} of {runs} effective runs"
-        text = f"{name}: {some}, {group.subject.but} in the time of fault {fault}"
+        of_others = group.subject.by_fault and any(run.with_copies_during(fault) for run in group.of_cause)
+        but = "not known to be" if of_others else group.subject.but
+        text = f"{name}: {some}, {but} in the time of fault {fault}"
         yield _doubt(Code.CONTROL_UNCONVINCING, f"{text}: that it can cause any is not shown")
     if confidence is None or not group.convincing:
         return

@@ -90,6 +90,7 @@ class Evidence(Record):
         False,
         description="it came without a manifest: what stands for one was made from its rows (pairs.py)",
     )
+    placed: bool = Field(True, description="acknowledgements name positions (dedup.history.positions)")
 
     @property
     def judge(self) -> Engine:
@@ -133,9 +134,12 @@ class RunVerdict(Record):
         """Whether the count of that name is above 0, and proves something."""
         return not self.void and self.counts is not None and getattr(self.counts, count) > 0
 
-    def with_copies_during(self, fault: str) -> bool:
-        """Whether a value was read twice that was under way during this fault."""
-        return self.with_copies and self.copies_during.get(fault, 0) > 0
+    def with_copies_during(self, fault: str, cause: str = COPIES) -> bool:
+        """Whether a copied value was under way during this fault and is of this count: both together exceed all."""
+        if not self.with_copies or self.counts is None:
+            return False
+        of_cause: int = getattr(self.counts, cause)
+        return self.copies_during.get(fault, 0) + of_cause > self.counts.values_with_duplicates
 
 
 WORDS: Final = {name: each.words for name, each in COUNTS.items() if each.words}
@@ -467,7 +471,7 @@ def _merits(evidence: Evidence, manifest: Manifest, answer: Verification, demand
         return Reason(verdict=Verdict.PASS, code=code, text=text)
 
     counts, force = answer.counts, manifest.deduplication
-    none_of = promises(demand.expectation, untold(manifest))
+    none_of = promises(demand.expectation, untold(manifest, evidence.placed))
     subjects = dict.fromkeys((COPIES, subject_of(demand.workload).count, *OF_SOME))
     allowed = [name for name in subjects if name not in FORBIDDEN[demand.expectation] and getattr(counts, name)]
     yield merit(

@@ -304,7 +304,9 @@ class Deduplication(Record):
         None, description="how often brokers told it before the end; None: not asked, or what is stored tells it"
     )
     unseen_s: float | None = Field(
-        None, description="the longest time without such an answer, from before the first send until the faults healed"
+        None,
+        description="the longest time without such an answer, of any partition, from before the first send until the "
+        "faults healed",
     )
 
 

@@ -8,7 +8,7 @@ clients' path, always over new connections, because what it proves is that a cli
 """
 
 import importlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self
 
@@ -32,6 +32,21 @@ READ_AGAIN_PAUSE_S: Final = 2.0
 def probe_of(endpoints: Endpoints) -> str:
     """The name of the topics through which round trips go, and what the names of their namespaces begin with."""
     return f"{endpoints.names}-probe"
+
+
+def refuse_used(topic: str, ends: Iterable[EndPosition]) -> None:
+    """PlatformError if a topic that is there already holds messages: then no request of ours has made it.
+
+    That it was there may mean that one did to which no answer came, or that it was never carried out and another run or
+    person made it before. An empty topic is as good as a new one.
+    """
+    if used := [f"{end.entries:,} entries in partition {end.partition}" for end in ends if end.extents]:
+        raise PlatformError(
+            where=f"creating {topic}",
+            got=f"a topic that is there already, with {', '.join(used[:3])}",
+            rule="a run's topic is new, or empty at least",
+            todo="delete it if nobody needs it, or give the experiment another name",
+        )
 
 
 class NotLetIn(PlatformError):

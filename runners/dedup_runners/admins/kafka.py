@@ -34,6 +34,7 @@ from dedup_runners.admins import (
     Ensemble,
     Hole,
     probe_of,
+    refuse_used,
     views,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
@@ -144,9 +145,8 @@ class KafkaAdmin(Closing):
 
     def end_positions(self, topic: str) -> list[EndPosition]:
         ends = persistently(lambda: self._ends(topic), ANSWERED_S, f"the ends of {topic}")
-        return [
-            EndPosition(partition=number, extents=((0, end),) if end else ()) for number, end in sorted(ends.items())
-        ]
+        parts = sorted(ends.items())
+        return [EndPosition(partition=number, extents=((0, end),) if end else ()) for number, end in parts]
 
     def undeliverable(self, topic: str, hole: Hole) -> str | None:
         """Read off the wire, batch by batch, three times: librdkafka is not asked.
@@ -243,15 +243,16 @@ class KafkaAdmin(Closing):
         replicas = min(MAX_REPLICAS, len(self._endpoints.brokers))
         config = {"min.insync.replicas": str(min(MIN_IN_SYNC, replicas)), "cleanup.policy": "delete"}
         wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=config)
+        existed, whole = False, f"{topic} has leaders and all its replicas in sync"
         try:
             self._ask(lambda client: client.create_topics([wanted])[topic], f"creating {topic}")
         except _Refused as refused:
-            if refused.code != KafkaError.TOPIC_ALREADY_EXISTS or not (may_exist or refused.asked_before):
+            existed = refused.code == KafkaError.TOPIC_ALREADY_EXISTS and (may_exist or refused.asked_before)
+            if not existed:
                 raise
-        until(
-            lambda: self.unhealthy(topic) is None, READY_TIMEOUT_S, f"{topic} has leaders and all its replicas in sync"
-        )
+        until(lambda: self.unhealthy(topic) is None, READY_TIMEOUT_S, whole)
         until(lambda: self._is_served(topic), READY_TIMEOUT_S, f"the leaders of {topic} serve it")
+        refuse_used(topic, self.end_positions(topic) if existed and not may_exist else ())
 
     def _is_served(self, topic: str) -> bool:
         """Whether the leaders themselves answer: metadata can be ahead of them (KAFKA-15591)."""

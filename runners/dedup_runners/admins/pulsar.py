@@ -35,6 +35,7 @@ from dedup_runners.admins import (
     Ensemble,
     Hole,
     probe_of,
+    refuse_used,
 )
 from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted, offered
 from dedup_runners.admins.pulsar_transactions import read_position
@@ -75,13 +76,12 @@ class PulsarAdmin(Closing):
     def create_topic(self, topic: str, *, partitions: int, deduplication: bool) -> None:
         namespace, path = _namespace(topic), _path(topic)
         self._set_policies(namespace, deduplication)
-        if partitions > 1:
-            self._ask("PUT", f"/admin/v2/{path}/partitions", body=partitions, done=409)
-        else:
-            self._ask("PUT", f"/admin/v2/{path}", done=409)
+        kind, body = ("/partitions", partitions) if partitions > 1 else ("", None)
+        made = self._ask("PUT", f"/admin/v2/{path}{kind}", body=body, done=409)
         parts = self._parts(topic)
         with ThreadPoolExecutor(max_workers=min(LOADERS, len(parts))) as pool:
             list(pool.map(lambda part: self._await_switch(part, deduplication), parts))
+        refuse_used(topic, self.end_positions(topic) if made.status_code == 409 else ())
 
     def delete_topic(self, topic: str) -> None:
         path = f"/admin/v2/{_path(topic)}"
@@ -397,7 +397,7 @@ class PulsarAdmin(Closing):
         """One REST call, of the first broker that answers; PlatformError with the last answer if none does well.
 
         A broker that does not answer, or badly, may have done what it was asked: of the ones after it `done` is taken,
-        the status that says so.
+        the status that says so. It need not be our doing.
         """
         problem = "no admin URL"
         content = None if body is None else json.dumps(body)

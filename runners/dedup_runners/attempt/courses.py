@@ -101,7 +101,8 @@ class Course:
         )
         self._producer: Companion | None = None
         self._consumer: Companion | None = None
-        self._looks = Looks(situation.admin, self._topic, situation.folder)
+        partitions = situation.experiment.spec.workload.partitions
+        self._looks = Looks(situation.admin, self._topic, situation.folder, partitions=partitions)
         self._deduplication: Deduplication | None = None
         self._records: tuple[FaultRecord, ...] = ()
         self._missed: tuple[str, ...] = ()

@@ -8,12 +8,14 @@ is a line of `deduplication.jsonl`, and one that says otherwise means: not in fo
 While an owner loads a topic it says `Initialized` and then `Recovering`. It serves no producer before it has finished,
 so these two say nothing against it; nor does `Removing`, on its way to off, where deduplication should be off. A broker
 that does not answer says nothing either, and what happened meanwhile was not seen. So the longest time without an
-answer, until the faults have healed, is recorded and judged: beyond `UNSEEN_S`, or if nobody answered before the end,
-it is not proven that deduplication was as asked. What was sent was sent by then.
+answer, of any partition until the faults have healed, is recorded and judged: beyond `UNSEEN_S`, or if nobody answered
+for one of them before the end, it is not proven that deduplication was as asked. What was sent was sent by then.
 """
 
 import threading
 import time
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -41,19 +43,26 @@ FAILING: Final = frozenset({"Removing", "Failed"})
 class Looks:
     """Asks what is said of a topic's deduplication: when it `begin`s, and then for as long as its block lasts."""
 
-    def __init__(self, admin: Admin, topic: str, folder: Path, every_s: float = LOOK_S) -> None:
+    def __init__(self, admin: Admin, topic: str, folder: Path, *, partitions: int, every_s: float = LOOK_S) -> None:
         self._admin, self._topic, self._path, self._every_s = admin, topic, folder / Look.FILE, every_s
+        self._partitions = partitions
         self._said: dict[str, int] = {}
-        self._answers, self._last_ns, self._unseen_ns = 0, 0, 0
+        self._told: dict[str, set[str]] = {}
+        self._last_ns: dict[str, int] = {}
+        self._turn, self._answers, self._began_ns, self._unseen_ns = 0, 0, 0, 0
         self._needed, self._ended = True, False
         self._table = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deduplication", daemon=True)
 
     def begin(self) -> None:
-        """The first look, before anything is sent."""
-        self._last_ns = time.monotonic_ns()
-        self._look(0)
+        """The first look at each partition, before anything is sent; it ends with a look that shows no other one."""
+        self._began_ns = time.monotonic_ns()
+        for turn in range(self._partitions):
+            before, self._turn = len(self._told), turn
+            self._look(turn)
+            if not before < len(self._told) < self._partitions:
+                break
 
     def __enter__(self) -> Self:
         if self._needed:
@@ -68,7 +77,9 @@ class Looks:
             self._thread.join(STOP_S)
         with self._table:
             self._ended = True
-            self._note_time()
+            now_ns = time.monotonic_ns()
+            silent_ns = [] if len(self._last_ns) >= self._partitions else [self._began_ns]
+            self._unseen_ns = max([self._unseen_ns, *(now_ns - at for at in (*self._last_ns.values(), *silent_ns))])
 
     def shown(self, at_end: Deduplication) -> Deduplication:
         """What all looks show together with the one at the end."""
@@ -76,13 +87,14 @@ class Looks:
             if not self._needed:
                 return at_end
             said, answers, unseen_s = dict(self._said), self._answers, round(self._unseen_ns / 1e9, 3)
-        return whole_time(at_end, said, answers, unseen_s)
+            told = [*map(frozenset, self._told.values())]
+        told += [frozenset()] * (self._partitions - len(told))
+        return whole_time(at_end, said, answers, unseen_s, told)
 
     def _run(self) -> None:
-        turn = 0
         while not self._over.wait(self._every_s):
-            turn += 1
-            self._look(turn)
+            self._turn += 1
+            self._look(self._turn)
 
     def _look(self, turn: int) -> None:
         try:
@@ -97,34 +109,42 @@ class Looks:
         if found is None:
             self._needed = False
         elif found:
-            self._note_time()
+            now_ns = time.monotonic_ns()
             self._answers += 1
             journal = Journal(self._path)
-            journal.write(Look(monotonic_ns=time.monotonic_ns(), statuses=found))
+            journal.write(Look(monotonic_ns=now_ns, statuses=found))
             journal.close()
-            for status in found.values():
+            for part, status in found.items():
+                self._unseen_ns = max(self._unseen_ns, now_ns - self._last_ns.get(part, self._began_ns))
+                self._last_ns[part] = now_ns
+                self._told.setdefault(part, set()).add(status)
                 self._said[status] = self._said.get(status, 0) + 1
 
-    def _note_time(self) -> None:
-        now_ns = time.monotonic_ns()
-        self._unseen_ns = max(self._unseen_ns, now_ns - self._last_ns)
-        self._last_ns = now_ns
 
+def whole_time(
+    at_end: Deduplication,
+    said: dict[str, int],
+    looks: int,
+    unseen_s: float,
+    told: Collection[AbstractSet[str]] = (),
+) -> Deduplication:
+    """What holds for the whole time: `said` counts the statuses that were told before the end, in so many answers.
 
-def whole_time(at_end: Deduplication, said: dict[str, int], looks: int, unseen_s: float) -> Deduplication:
-    """What holds for the whole time: `said` counts the statuses that were told before the end, in so many answers."""
+    `told` are those of each partition; one that told nothing may have been switched in any way.
+    """
     silent = LOADING if at_end.asked else LOADING | {"Removing"}
     telling = set(said) - silent
+    unheard = sum(not each - silent for each in told)
     against = telling - {ON if at_end.asked else OFF}
     in_force, doubt = at_end.in_force, ""
     if against:
         proven = against & ({OFF} | FAILING) if at_end.asked else against & {ON}
         in_force = (not at_end.asked) if proven else None
-    elif in_force is at_end.asked and (not telling or unseen_s > UNSEEN_S):
+    elif in_force is at_end.asked and (not telling or unheard or unseen_s > UNSEEN_S):
         in_force = None
-        doubt = (
-            f"; that proves nothing for the whole time: it takes answers before the end, {UNSEEN_S:g} s apart at most"
-        )
-    told = ", ".join(f"{status} {count:,} times" for status, count in sorted(said.items())) or "nothing"
-    words = f"{at_end.proof}; before, in {looks:,} answers {unseen_s:g} s apart at most: {told}{doubt}"
+        whose = f"of each of {len(told)} partitions, and {unheard} gave none, " if unheard and len(told) > 1 else ""
+        takes = f"it takes answers {whose}before the end, {UNSEEN_S:g} s apart at most"
+        doubt = f"; that proves nothing for the whole time: {takes}"
+    all_told = ", ".join(f"{status} {count:,} times" for status, count in sorted(said.items())) or "nothing"
+    words = f"{at_end.proof}; before, in {looks:,} answers {unseen_s:g} s apart at most: {all_told}{doubt}"
     return at_end.model_copy(update={"in_force": in_force, "proof": words, "looks": looks, "unseen_s": unseen_s})
