@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation, Experiment, System
-from dedup.judgement.summaries import Summary
+from dedup.judgement.summaries import RunRow, Summary
 from dedup.wire.manifests import Record
 from dedup.workloads.kinds import subject_of
 from dedup.workloads.subjects import Subject
@@ -143,14 +143,14 @@ def check_comparable(results: Sequence[Result]) -> None:
     """SpecificationError, in one line, if two results do not answer the same question."""
     first = results[0]
     for index, other in enumerate(results):
-        twin = next((each for each in results[:index] if _runs(each) == _runs(other) != []), None)
-        if twin is not None:
-            raise SpecificationError(
-                where=other.name,
-                got=f"the same runs as {twin.name}",
-                rule="a comparison needs two executions; the same runs are no evidence twice",
-                todo="name another result",
-            )
+        for each in results[:index]:
+            if shared := _shared(other, each):
+                raise SpecificationError(
+                    where=other.name,
+                    got=f"{shared} of {len(other.summary.runs)} runs that are runs of {each.name}, too",
+                    rule="a comparison needs two executions; the same runs are no evidence twice",
+                    todo="name another result, or run one of the two again in a folder of its own",
+                )
         if unlike := list(_unlike(first, other)):
             more = f", and {len(unlike) - MOST_SHOWN} more" if len(unlike) > MOST_SHOWN else ""
             raise SpecificationError(
@@ -161,10 +161,19 @@ def check_comparable(results: Sequence[Result]) -> None:
             )
 
 
-def _runs(result: Result) -> list[tuple[str, int, str]]:
-    """What tells one execution from another: its runs, and when each was recorded. A copied folder has the same."""
-    runs = result.summary.runs
-    return [(run.run_id, run.attempt, run.recorded_at) for run in runs if run.recorded_at is not None]
+def _shared(result: Result, other: Result) -> int:
+    """How many runs of a result are runs of another one, too, as in a folder that was copied, then finished twice.
+
+    What tells one run from another: its name, its attempt, when it was recorded, and how fast it was. Two clusters may
+    record runs of one name in the same second, and not at the same pace. What is not known tells nothing.
+    """
+    known = {_identity(run): run.pace for run in other.summary.runs if run.recorded_at is not None}
+    found = ((run.pace, known[_identity(run)]) for run in result.summary.runs if _identity(run) in known)
+    return sum(own is None or there is None or own == there for own, there in found)
+
+
+def _identity(run: RunRow) -> tuple[str, int, str | None]:
+    return run.run_id, run.attempt, run.recorded_at
 
 
 def _unlike(first: Result, other: Result) -> Iterator[str]:
