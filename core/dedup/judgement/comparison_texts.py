@@ -85,8 +85,8 @@ def apart(row: Row) -> str:
     """The failed runs of a variant that no rate has, in words."""
     number, names = len(row.failed_apart), ", ".join(row.failed_apart[:MOST_SHOWN])
     more = f", and {number - MOST_SHOWN} more" if number > MOST_SHOWN else ""
-    are = "1 run that failed is" if number == 1 else f"{number} runs that failed are"
-    return f"{row.side} {row.variant}: {are} not effective, so no rate and no test has them: {names}{more}"
+    are, them = ("1 run that failed is", "it") if number == 1 else (f"{number:,} runs that failed are", "them")
+    return f"{row.side} {row.variant}: {are} not effective, so no rate and no test has {them}: {names}{more}"
 
 
 def _claim(comparison: Comparison, each: Contrast) -> str:
@@ -197,7 +197,7 @@ def _counted(row: Row, contrast: Contrast) -> str:
 
 def _failed(row: Row) -> str:
     """The rate, and the failed runs that it does not have."""
-    return f"{row.failed}, and {len(row.failed_apart)} not effective" if row.failed_apart else str(row.failed)
+    return f"{row.failed} and {len(row.failed_apart)} not effective" if row.failed_apart else str(row.failed)
 
 
 def _counted_words(counted: str) -> str:
