@@ -140,13 +140,13 @@ class Comparison(Record):
         """The row of a variant of a side, if it has that variant."""
         return next((each for each in self.rows if (each.side, each.variant) == (side, variant)), None)
 
-    def apart(self) -> list[Row]:
-        """The rows with runs that failed and that no rate has."""
-        return [each for each in self.rows if each.failed_apart]
-
     def contrast(self, side: str, variant: str) -> Contrast | None:
         """How a variant of a side compares with its baseline, if it has one."""
         return next((each for each in self.contrasts if (each.side, each.variant) == (side, variant)), None)
+
+    def apart(self) -> list[Row]:
+        """The rows with runs that failed and that no rate has."""
+        return [each for each in self.rows if each.failed_apart]
 
 
 class _Pair(NamedTuple):

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation, Experiment, System
-from dedup.judgement.summaries import RunRow, Summary
+from dedup.judgement.paces import Pace
+from dedup.judgement.summaries import Summary
 from dedup.wire.manifests import Record
 from dedup.workloads.kinds import subject_of
 from dedup.workloads.subjects import Subject
@@ -141,13 +142,13 @@ def notes(sides: Sequence[Side], found: Sequence[Difference]) -> Iterator[str]:
 
 def check_comparable(results: Sequence[Result]) -> None:
     """SpecificationError, in one line, if two results do not answer the same question."""
-    first = results[0]
+    first, runs = results[0], [_runs(each) for each in results]
     for index, other in enumerate(results):
-        for each in results[:index]:
-            if shared := _shared(other, each):
+        for earlier, twin in enumerate(results[:index]):
+            if shared := _shared(runs[index], runs[earlier]):
                 raise SpecificationError(
                     where=other.name,
-                    got=f"{shared} of {len(other.summary.runs)} runs that are runs of {each.name}, too",
+                    got=f"{shared} of {len(other.summary.runs)} runs that are runs of {twin.name}, too",
                     rule="a comparison needs two executions; the same runs are no evidence twice",
                     todo="name another result, or run one of the two again in a folder of its own",
                 )
@@ -161,19 +162,23 @@ def check_comparable(results: Sequence[Result]) -> None:
             )
 
 
-def _shared(result: Result, other: Result) -> int:
-    """How many runs of a result are runs of another one, too, as in a folder that was copied, then finished twice.
+_Runs = Mapping[tuple[str, int, str], Pace | None]
+"""The runs of a result: by name, attempt, and when each was recorded, how fast it was."""
 
-    What tells one run from another: its name, its attempt, when it was recorded, and how fast it was. Two clusters may
-    record runs of one name in the same second, and not at the same pace. What is not known tells nothing.
+
+def _runs(result: Result) -> _Runs:
+    runs = result.summary.runs
+    return {(run.run_id, run.attempt, run.recorded_at): run.pace for run in runs if run.recorded_at is not None}
+
+
+def _shared(runs: _Runs, others: _Runs) -> int:
+    """How many runs two results share: all, if a folder was copied; some, if it was copied and then finished twice.
+
+    Two clusters may record runs of one name in the same second, and not at the same pace. What is not known of the pace
+    tells nothing.
     """
-    known = {_identity(run): run.pace for run in other.summary.runs if run.recorded_at is not None}
-    found = ((run.pace, known[_identity(run)]) for run in result.summary.runs if _identity(run) in known)
-    return sum(own is None or there is None or own == there for own, there in found)
-
-
-def _identity(run: RunRow) -> tuple[str, int, str | None]:
-    return run.run_id, run.attempt, run.recorded_at
+    paces = [(runs[each], others[each]) for each in runs.keys() & others.keys()]
+    return sum(own is None or there is None or own == there for own, there in paces)
 
 
 def _unlike(first: Result, other: Result) -> Iterator[str]:
