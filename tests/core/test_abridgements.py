@@ -3,18 +3,25 @@
 import base64
 import gzip
 import random
+from typing import Final
 
 import pytest
 from tests.core.comparing import kafka, result
 
 from dedup.errors import EvidenceError
 from dedup.experiment.comparisons import MOST_RUNS
+from dedup.judgement import conditions
 from dedup.judgement.abridgements import MOST_CHARACTERS, Sealed, abridged, opened, sealed
 from dedup.judgement.comparisons import compare
-from dedup.judgement.counts import Counts
+from dedup.judgement.conditions import Result
+from dedup.judgement.counts import COPIES, Counts
 from dedup.judgement.latencies import Latency
 from dedup.judgement.paces import Pace
 from dedup.judgement.summaries import Summary
+from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.registry import KINDS
+
+SUBJECTS: Final = frozenset((COPIES, *(kind.subject.count for kind in KINDS)))
 
 
 def test_a_comparison_reads_nothing_that_is_left_out() -> None:
@@ -24,6 +31,32 @@ def test_a_comparison_reads_nothing_that_is_left_out() -> None:
     )
     unpacked = [each._replace(summary=opened(travelled(each.summary), each.name)) for each in (first, second)]
     assert compare(unpacked) == compare([first, second])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("there", "different"), [(3, True), (10, False)])
+def test_the_subject_of_every_kind_of_workload_travels(
+    kind: type[WorkloadKind], there: int, different: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows in all ten runs of a control here; in three of ten runs there, or in all of them."""
+    monkeypatch.setattr(conditions, "subject_of", lambda given: kind.subject)
+    whole = [showing(result("a"), kind, 10), showing(result("b", day=2), kind, there)]
+    found = compare([each._replace(summary=opened(travelled(each.summary), each.name)) for each in whole])
+    row = found.row("b", "control")
+    assert row is not None and (row.with_subject or row.with_copies).runs_with == there
+    assert found.contrasts[0].different is different
+    assert found == compare(whole)
+
+
+def showing(made: Result, kind: type[WorkloadKind], most: int) -> Result:
+    """The result, whose controls show what the kind is about in so many runs, and nothing else."""
+    runs = tuple(
+        run.model_copy(update={"counts": Counts(**{kind.subject.count: 7 if run.run <= most else 0})})
+        if run.variant == "control"
+        else run
+        for run in made.summary.runs
+    )
+    return made._replace(summary=made.summary.model_copy(update={"runs": runs}))
 
 
 def travelled(summary: Summary) -> Sealed:
@@ -44,7 +77,9 @@ def test_the_most_runs_fit_whatever_came_of_them() -> None:
     runs = tuple(
         run.model_copy(
             update={
-                "counts": Counts(**{name: chance.randrange(10**6) for name in Counts.model_fields}),
+                "counts": Counts(
+                    **{name: chance.randrange(2 if name in SUBJECTS else 10**6) for name in Counts.model_fields}
+                ),
                 "pace": Pace(
                     acknowledged_per_second=round(chance.random() * 1e5, 1), longest_pause_s=round(chance.random(), 3)
                 ),

@@ -1,6 +1,7 @@
 """A comparison counts runs, claims a difference at its level only, and never calls two sides equal."""
 
 import random
+from collections.abc import Collection
 
 import pytest
 from tests.core.comparing import kafka, result, summary
@@ -8,7 +9,7 @@ from tests.core.comparing import kafka, result, summary
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation
 from dedup.experiment.statistics import fisher_two_sided, rate_bound
-from dedup.judgement.comparison_texts import sections
+from dedup.judgement.comparison_texts import claims, sections, trend, trend_claims
 from dedup.judgement.comparisons import Comparison, Rate, Row, compare
 from dedup.judgement.conditions import UNKNOWN, Result
 from dedup.judgement.endings import Kind, Repetition
@@ -122,14 +123,66 @@ def test_where_no_run_counts_nothing_is_known() -> None:
     assert comparison.contrasts[1].acknowledged_per_second is None
 
 
-def test_a_run_with_a_witness_counts_whatever_else_is_in_doubt() -> None:
-    made = result("old", OLD, failed=2, day=2)
+def missed(made: Result, runs: Collection[int]) -> Result:
+    """The result, whose faults missed in these runs of the treatment: what failed stays failed, and proves no rate."""
     doubtful = tuple(
-        run.model_copy(update={"effective": False}) if run.run_id.endswith("dedup-001") else run
+        run.model_copy(
+            update={
+                "effective": False,
+                "verdict": Verdict.FAIL if run.verdict is Verdict.FAIL else Verdict.INCONCLUSIVE,
+            }
+        )
+        if run.variant == "dedup" and run.run in runs
+        else run
         for run in made.summary.runs
     )
-    comparison = compare([result("new"), made._replace(summary=made.summary.model_copy(update={"runs": doubtful}))])
-    assert str(row(comparison, "old").failed).startswith("2 of 10 ")
+    return made._replace(summary=made.summary.model_copy(update={"runs": doubtful}))
+
+
+def test_whether_a_run_counts_does_not_depend_on_what_came_of_it() -> None:
+    """Four of twenty runs fail on both sides. On one of them the fault missed in runs 3 to 20."""
+    made = kafka(runs=20)
+    comparison = compare([result("a", made, failed=4), missed(result("b", made, failed=4, day=2), range(3, 21))])
+    assert str(row(comparison, "b").failed).startswith("2 of 2 ")
+    assert row(comparison, "b").failed_apart == ("kafka-dedup-003", "kafka-dedup-004")
+    assert row(comparison, "b").copies == 100
+    assert not comparison.contrasts[1].different and comparison.worse == ()
+    everywhere = compare([result("a", made, failed=4), missed(result("b", made, failed=4, day=2), range(1, 21))])
+    assert str(row(everywhere, "b").failed) == "no run counts"
+    assert (everywhere.contrasts[1].p, everywhere.worse) == (1.0, ())
+
+
+def test_its_innocent_twin_has_all_its_failed_runs_in_the_rate() -> None:
+    made = kafka(runs=20)
+    comparison = compare([result("a", made, failed=4), missed(result("b", made, failed=4, day=2), range(11, 21))])
+    assert str(row(comparison, "b").failed).startswith("4 of 10 ")
+    assert comparison.apart() == [] and comparison.worse == ()
+    assert not any("not effective" in line for line in (*claims(comparison), *trend_claims(comparison)))
+    assert dict(sections(comparison)[2].rows)["failed"][1] == str(row(comparison, "b").failed)
+
+
+def test_failed_runs_that_no_rate_has_make_the_verdict_worse_and_are_named() -> None:
+    comparison = compare([result("new"), missed(result("old", OLD, failed=4, day=2), range(1, 5))])
+    assert str(row(comparison, "old").failed) == "0 of 6 (< 39.3%)"
+    assert comparison.worse == ("old dedup: fail, and pass in new",)
+    named = (
+        "old dedup: 4 runs that failed are not effective, so no rate and no test has them: "
+        "kafka-dedup-001, kafka-dedup-002, kafka-dedup-003, and 1 more"
+    )
+    assert named in list(claims(comparison)) and named in list(trend_claims(comparison))
+    assert dict(sections(comparison)[2].rows)["failed"] == ["0 of 10 (< 25.9%)", "0 of 6 (< 39.3%) and 4 not effective"]
+    assert "runs that failed 0 of 6 (< 39.3%) and 4 not effective, 0 of 10" in list(claims(comparison))[1]
+    assert [cell for cell in list(trend(comparison))[2] if "not effective" in cell]
+    single = compare([result("new"), missed(result("old", OLD, failed=1, day=2), [1])])
+    assert "old dedup: 1 run that failed is not effective, so " in "\n".join(claims(single))
+
+
+def test_a_side_whose_failed_runs_are_not_effective_is_not_called_better_without_a_word() -> None:
+    """Its rate is lower, and its verdict as bad."""
+    comparison = compare([result("old", OLD, failed=9), missed(result("new", failed=4, day=2), range(1, 5))])
+    assert comparison.contrasts[1].different
+    assert row(comparison, "new").verdict is row(comparison, "old").verdict is Verdict.FAIL
+    assert "different: runs that failed 0 of 6 (< 39.3%) and 4 not effective, 9 of 10" in list(claims(comparison))[1]
 
 
 def test_copies_that_are_permitted_are_no_failed_runs() -> None:

@@ -9,6 +9,7 @@ from tests.core.evidences import MESSAGES
 from dedup.errors import SpecificationError
 from dedup.judgement.comparisons import compare
 from dedup.judgement.conditions import Result, Weight, check_comparable, differences, notes, sides_of
+from dedup.judgement.paces import Pace
 from dedup.wire.manifests import Machine
 
 
@@ -124,6 +125,46 @@ def test_more_runs_on_another_version_with_a_variant_more_are_not_refused() -> N
 
 
 def test_the_same_runs_are_no_evidence_twice() -> None:
-    with pytest.raises(SpecificationError, match="copy: got the same runs as first"):
+    with pytest.raises(SpecificationError, match="copy: got 20 of 20 runs that are runs of first, too; "):
         compare([result("first"), result("copy")])
     compare([result("first"), result("again", day=2)])
+
+
+def mixed(shared: int, **changes: Any) -> Result:
+    """A copy of a folder that was made after so many runs, and finished on another day."""
+    copied, own = result("first").summary, result("again", day=2).summary
+    runs = tuple(
+        run.model_copy(update=changes) if number < shared else other
+        for number, (run, other) in enumerate(zip(copied.runs, own.runs, strict=True))
+    )
+    return result("mixed")._replace(summary=own.model_copy(update={"runs": runs}))
+
+
+@pytest.mark.parametrize("shared", [1, 19])
+def test_a_single_run_that_two_results_share_is_no_evidence_twice(shared: int) -> None:
+    with pytest.raises(SpecificationError) as refused:
+        compare([result("first"), result("third", day=3), mixed(shared)])
+    assert str(refused.value) == (
+        f"mixed: got {shared} of 20 runs that are runs of first, too; a comparison needs two executions; "
+        "the same runs are no evidence twice; name another result, or run one of the two again in a folder of its own"
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pace": Pace(acknowledged_per_second=997.5, longest_pause_s=2.1)},
+        {"attempt": 2},
+        {"recorded_at": "2026-11-01T12:01:01Z"},
+        {"recorded_at": None},
+    ],
+)
+def test_runs_that_two_clusters_recorded_in_one_second_or_that_say_nothing_are_not_shared(
+    changes: dict[str, Any],
+) -> None:
+    compare([result("first"), mixed(1, **changes)])
+
+
+def test_of_a_run_whose_pace_is_not_known_the_time_is_enough() -> None:
+    with pytest.raises(SpecificationError, match="mixed: got 3 of 20 runs"):
+        compare([result("first"), mixed(3, pace=None)])

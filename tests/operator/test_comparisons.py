@@ -80,6 +80,26 @@ def test_a_table_is_made_but_not_believed_where_a_verdict_leaves_a_doubt() -> No
     assert "comparison.md" in home(world)
 
 
+@pytest.mark.parametrize(("effective", "outcome"), [(False, "Inconclusive"), (True, "NothingWorse")])
+def test_nothing_worse_is_not_said_of_a_cluster_whose_failed_runs_no_rate_has(effective: bool, outcome: str) -> None:
+    """All have failed runs, so no verdict is worse; those of one are not effective, or are as those of the others."""
+    world = World(failed=dict.fromkeys(("here", *OTHERS), 1))
+    finished(world, "here", "cloud")
+    world.begin("edge")
+    made = summary(world.asked.experiment(UID, "edge"), failed=1, day=9)
+    runs = tuple(
+        run.model_copy(update={"effective": effective or run.verdict is not Verdict.FAIL}) for run in made.runs
+    )
+    packed = sealed(made.model_copy(update={"runs": runs}))
+    assert packed is not None
+    world.finish("edge", summary=packed.model_dump())
+    world.run()
+    assert world.status["outcome"] == outcome
+    named = "edge dedup: 1 run that failed is not effective, so no rate and no test has it: kafka-dedup-001"
+    assert (named in world.condition("Finished")[2]) is not effective
+    assert (named in home(world)["comparison.md"]) is not effective
+
+
 def test_a_remote_experiment_is_what_a_person_would_have_applied() -> None:
     world = World(stopped=True)
     world.run(until=lambda status: bool(world.experiments("cloud")))

@@ -1,8 +1,9 @@
 """A summary, abridged to what a comparison reads, and sealed: what one cluster tells another of an experiment.
 
 It is a summary like any other, and what compares results needs no word about it. Left out is what only people read:
-reasons, witnesses, faults, blocks, findings, and the counts that no comparison shows. The seal is the digest of the
-text, by which damage and edits by hand are noticed; who can write both can forge both.
+reasons, witnesses, faults, blocks, findings, the sums, and the counts that no comparison shows. The subjects of all
+kinds of workloads are among what is read. The seal is the digest of the text, by which damage and edits by hand are
+noticed; who can write both can forge both.
 """
 
 import base64
@@ -20,13 +21,16 @@ from dedup.judgement.latencies import Latency
 from dedup.judgement.selfchecks import BACKWARD
 from dedup.judgement.summaries import GroupRow, RunRow, Summary
 from dedup.wire.manifests import Record
+from dedup.workloads.registry import KINDS
 
 MOST_CHARACTERS: Final = 24 << 10
 """Of the packed text: it has to fit into a status of Kubernetes."""
 _MOST_BYTES: Final = 4 << 20
 """Unpacked: what is larger is not unpacked."""
-_READ: Final = ("extra_copies", COPIES, LOSS, *BACKWARD)
-"""No workload of another subject than copies runs in a cluster: its count is not among them."""
+_SUMMED: Final = ("extra_copies", LOSS, *BACKWARD)
+"""The counts that a comparison adds up."""
+_ASKED: Final = tuple(dict.fromkeys((COPIES, *(kind.subject.count for kind in KINDS))))
+"""The counts of which a comparison asks only whether a run shows any: 1 stands for any number, so that they fit."""
 
 
 class Sealed(Record):
@@ -79,7 +83,7 @@ def abridged(summary: Summary) -> Summary:
 
 def _group(row: GroupRow) -> GroupRow:
     less: dict[str, object] = {"reasons": (), "block_lengths": (), "block_distances": (), "findings": ()}
-    return row.model_copy(update=less | {"strength": None, "sums": _counts(row.sums)})
+    return row.model_copy(update=less | {"strength": None, "sums": Counts()})
 
 
 def _run(row: RunRow) -> RunRow:
@@ -101,7 +105,8 @@ def _run(row: RunRow) -> RunRow:
 
 
 def _counts(counts: Counts) -> Counts:
-    return Counts(**{name: getattr(counts, name) for name in _READ})
+    summed = {name: getattr(counts, name) for name in _SUMMED}
+    return Counts(**summed, **{name: min(getattr(counts, name), 1) for name in _ASKED})
 
 
 def _digest(text: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from dedup.errors import shown
 from dedup.judgement.comparisons import Comparison, Contrast, Rate, Ratio, Row, SideRow
-from dedup.judgement.conditions import UNKNOWN, Difference, Weight
+from dedup.judgement.conditions import MOST_SHOWN, UNKNOWN, Difference, Weight
 from dedup.judgement.counts import COUNTS
 
 WEIGHTS: Final = {
@@ -62,9 +62,10 @@ def sections(comparison: Comparison) -> list[Section]:
 
 
 def claims(comparison: Comparison) -> Iterator[str]:
-    """What the tests say, one line each, and what got worse."""
+    """What the tests say, one line each, which failed runs they do not have, and what got worse."""
     yield from (_claim(comparison, each) for each in comparison.contrasts)
     yield _legend(comparison)
+    yield from map(apart, comparison.apart())
     yield from (f"worse: {each}" for each in comparison.worse)
     if not comparison.worse:
         yield "worse: nothing that this comparison can show"
@@ -77,6 +78,15 @@ def trend_claims(comparison: Comparison) -> Iterator[str]:
     tests = len(comparison.contrasts)
     yield f"no difference from the first execution shown in {tests - len(different)} of {tests} tests"
     yield _legend(comparison)
+    yield from map(apart, comparison.apart())
+
+
+def apart(row: Row) -> str:
+    """The failed runs of a variant that no rate has, in words."""
+    number, names = len(row.failed_apart), ", ".join(row.failed_apart[:MOST_SHOWN])
+    more = f", and {number - MOST_SHOWN} more" if number > MOST_SHOWN else ""
+    are, them = ("1 run that failed is", "it") if number == 1 else (f"{number:,} runs that failed are", "them")
+    return f"{row.side} {row.variant}: {are} not effective, so no rate and no test has {them}: {names}{more}"
 
 
 def _claim(comparison: Comparison, each: Contrast) -> str:
@@ -124,7 +134,7 @@ def _trend_cells(comparison: Comparison, side: SideRow, variant: str) -> list[st
         return [DASH] * len(_trend_headings(comparison, variant))
     mark = ", different" if contrast and contrast.different else ""
     if promises:
-        return [f"{row.failed}{mark}", _speed(row, None), _pause(row, None)]
+        return [f"{_failed(row)}{mark}", _speed(row, None), _pause(row, None)]
     return [f"{row.with_subject or row.with_copies}{mark}"]
 
 
@@ -146,7 +156,7 @@ def _variant(comparison: Comparison, variant: str) -> tuple[str, list[tuple[str,
 
     table = [
         ("effective runs", cells(lambda row, _: _effective(row))),
-        ("failed", cells(lambda row, _: str(row.failed))),
+        ("failed", cells(lambda row, _: _failed(row))),
         ("with copies", cells(lambda row, _: _with(row.with_copies, row.copies, "copies"))),
         *_of_subject(rows, cells),
         ("with losses", cells(lambda row, _: _with(row.with_losses, row.lost, "lost"))),
@@ -181,8 +191,13 @@ def _promises(comparison: Comparison, variant: str) -> bool:
     return any(each.variant == variant and each.counted == "failed" for each in comparison.contrasts)
 
 
-def _counted(row: Row, contrast: Contrast) -> Rate:
-    return row.failed if contrast.counted == "failed" else row.with_subject or row.with_copies
+def _counted(row: Row, contrast: Contrast) -> str:
+    return _failed(row) if contrast.counted == "failed" else str(row.with_subject or row.with_copies)
+
+
+def _failed(row: Row) -> str:
+    """The rate, and the failed runs that it does not have."""
+    return f"{row.failed} and {len(row.failed_apart)} not effective" if row.failed_apart else str(row.failed)
 
 
 def _counted_words(counted: str) -> str:

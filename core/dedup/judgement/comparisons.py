@@ -2,11 +2,14 @@
 
 A *side* is one system of one result. Each variant of a side has a row: in how many of its runs something went wrong,
 with bounds on the rate, and how fast it was. Every other side is held against one of the first result (its *baseline*).
-Runs are counted, never messages, so the test is Fisher's, with two sides. What it counts depends on the variant: runs
-that failed where it promises something, runs with copies where it does not (or with what its workload is about, if that
-is not copies in the log). All p values are corrected for their number
-by Holm's method, and a difference is claimed at the stated confidence only. Where none is claimed, none was shown: that
-is not equality, and the bounds say how much of a difference there may still be.
+Runs are counted, never messages, so the test is Fisher's, with two sides. A run counts if it is effective, whatever
+came of it: if failed runs counted where clean ones do not, a side whose faults miss would look worse than it is. A run
+that failed and is not effective stays a failed result of its side: the verdict has it, and it is named apart.
+
+What the test counts depends on the variant: runs that failed where it promises something, runs with copies where it
+does not (or with what its workload is about, if that is not copies in the log). All p values are corrected for their
+number by Holm's method, and a difference is claimed at the stated confidence only. Where none is claimed, none was
+shown: that is not equality, and the bounds say how much of a difference there may still be.
 
 Speed is a ratio with an interval, and no claim rests on it: it depends on the machine.
 """
@@ -64,7 +67,7 @@ class Ratio(Record):
 
 
 class Row(Record):
-    """One variant of one side. Runs count if they are effective, or failed: a witness stands whatever is in doubt."""
+    """One variant of one side. Its effective runs count, whatever came of them."""
 
     side: str
     variant: str
@@ -74,6 +77,7 @@ class Row(Record):
     effective_runs: int
     repetitions: int = Field(description="attempts of its runs that are not their results")
     failed: Rate
+    failed_apart: tuple[str, ...] = Field((), description="runs that failed and are not effective: they are in no rate")
     with_copies: Rate
     with_subject: Rate | None = Field(None, description="with what the workload is about; None: that is copies")
     with_losses: Rate
@@ -139,6 +143,10 @@ class Comparison(Record):
     def contrast(self, side: str, variant: str) -> Contrast | None:
         """How a variant of a side compares with its baseline, if it has one."""
         return next((each for each in self.contrasts if (each.side, each.variant) == (side, variant)), None)
+
+    def apart(self) -> list[Row]:
+        """The rows with runs that failed and that no rate has."""
+        return [each for each in self.rows if each.failed_apart]
 
 
 class _Pair(NamedTuple):
@@ -220,12 +228,12 @@ def _key(group: GroupRow) -> tuple[str, str]:
 
 
 def _counting(side: Side, group: GroupRow) -> list[RunRow]:
-    """The runs that count: effective ones, and those with a witness."""
-    return [
-        run
-        for run in side.result.summary.runs
-        if (run.system, run.variant) == _key(group) and (run.effective or run.verdict is Verdict.FAIL)
-    ]
+    """The runs that count: effective ones, whatever came of them."""
+    return [run for run in _runs(side, group) if run.effective]
+
+
+def _runs(side: Side, group: GroupRow) -> list[RunRow]:
+    return [run for run in side.result.summary.runs if (run.system, run.variant) == _key(group)]
 
 
 def _pairs(side: Side, baseline: Side) -> Iterator[_Pair]:
@@ -288,8 +296,8 @@ def _median(runs: Sequence[RunRow], value: _Value) -> float | None:
 
 
 def _row(side: Side, group: GroupRow) -> Row:
-    runs = _counting(side, group)
-    planned = {run.run_id for run in side.result.summary.runs if (run.system, run.variant) == _key(group)}
+    runs, all_runs = _counting(side, group), _runs(side, group)
+    planned = {run.run_id for run in all_runs}
     return Row(
         side=side.name,
         variant=group.variant,
@@ -299,6 +307,7 @@ def _row(side: Side, group: GroupRow) -> Row:
         effective_runs=group.effective_runs,
         repetitions=sum(each.run_id in planned for each in side.result.summary.repetitions),
         failed=_rate(runs, _failed),
+        failed_apart=tuple(run.run_id for run in all_runs if _failed(run) and not run.effective),
         with_copies=_rate(runs, _with(COPIES)),
         with_subject=None if side.subject == COPIES_IN_LOG else _rate(runs, _with(side.subject.count)),
         with_losses=_rate(runs, _with(LOSS)),

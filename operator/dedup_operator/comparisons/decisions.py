@@ -4,7 +4,8 @@ Each cluster goes from *Waiting* to an end: its summary is here (*Finished*), it
 there (*Lost*), or what came of it cannot be compared (*Useless*). Between, it may be unreachable, or refused until
 people have corrected something; both are asked again until the deadline. When all have ended, or the deadline has
 passed, there is an outcome, and nothing is asked any more. A table is made only of all clusters: if one has no summary,
-or its own verdict leaves a doubt, the outcome is *Inconclusive*.
+or its own verdict leaves a doubt, the outcome is *Inconclusive*. So it is where nothing is worse, but runs failed that
+no rate has.
 
 An experiment that was seen there once is never made a second time, whatever became of it. What is taken from it is
 taken only if it ran what was asked, under the runToken that was given, and if its seal is whole.
@@ -18,6 +19,7 @@ from dedup.experiment.comparisons import Compared
 from dedup.experiment.comparisons import Comparison as Asked
 from dedup.experiment.spec import Experiment
 from dedup.judgement.abridgements import Sealed, opened
+from dedup.judgement.comparison_texts import apart
 from dedup.judgement.comparisons import Comparison, compare
 from dedup.judgement.conditions import Result
 from dedup.judgement.verdicts import Verdict
@@ -232,6 +234,9 @@ def _concluded(seen: Seen, clusters: Sequence[ClusterStatus], kept: Mapping[str,
         return plan._replace(table=table, why="; ".join([*words, *table.worse]))
     if table.worse:
         return plan._replace(table=table, outcome=Outcome.WORSE, why="; ".join(table.worse))
+    held = {each.side for each in table.contrasts}
+    if doubts := [apart(row) for row in table.apart() if row.side in held]:
+        return plan._replace(table=table, why="; ".join(doubts))
     why = f"nothing is worse than in {clusters[0].name} that this comparison can show"
     return plan._replace(table=table, outcome=Outcome.NOTHING_WORSE, why=why)
 
