@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 from tests.core.evidences import MESSAGES, duplicates, evidence, experiment
-from tests.core.test_subjects import application, put_down
+from tests.core.test_subjects import application, without_times
 
 from dedup.errors import SpecificationError
 from dedup.experiment.plans import out_of_reach, plan
@@ -67,7 +67,7 @@ def evidence_of(
     """Of every run, recorded that day, with these counts of its variant, and this application."""
     told = {**LIVED, **applications}
     return [
-        put_down(
+        without_times(
             evidence(
                 run,
                 counted.get(run.variant, {}),
