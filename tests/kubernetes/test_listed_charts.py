@@ -281,9 +281,7 @@ def test_its_twin_whose_entry_gives_that_right_is_installed(staged: Any, shelf: 
     stage.look(times=12)
     (role,) = stage.listed("Role", "dedup.dev/release")
     assert role["rules"] == [right]
-    stage.world.cluster.delete("DedupExperiment", stage.world.namespace, "e")
-    stage.helm.uninstall(role["metadata"]["labels"]["dedup.dev/release"], stage.world.namespace)
-    assert stage.left() == []
+    assert stage.orphans() == []
 
 
 def test_an_entry_that_is_taken_away_takes_its_rights_along(staged: Any, shelf: Shelf) -> None:
