@@ -171,7 +171,7 @@ DIGEST: Final = f"sha256:{hashlib.sha256(BYTES).hexdigest()}"
 PULLS: Final = """case $1 in
   pull) while [ "$1" != --destination ]; do shift; done; printf 'the archive of a chart' >$2/kafka-1.2.3.tgz;;
   template) cp $3 {0}/archive; cat >{0}/values; printf -- '---\\nkind: A\\n---\\n# nothing\\n---\\nkind: B\\n';;
-  upgrade) cp -r $3 {0}/chart; cp "$(echo "$@" | sed 's/.*--kubeconfig //')" {0}/config; cat >{0}/values; echo '{{}}';;
+  install) cp -r $3 {0}/chart; cp "$(echo "$@" | sed 's/.*--kubeconfig //')" {0}/config; cat >{0}/values; echo '{{}}';;
 esac"""
 
 

@@ -145,7 +145,8 @@ def begin(kind: type[FaultKind], fault: Fault, stage: Stage, monkeypatch: pytest
         interposer = MagicMock()
         monkeypatch.setattr(message, "Interposer", interposer)
         injection.prepare(stage.session)
-        interposer.call_args.kwargs["on_strike"](MagicMock(), MagicMock(), MagicMock())
+        _, (rule, *_) = interposer.call_args.args
+        interposer.call_args.kwargs["on_strike"](rule, MagicMock(), MagicMock())
     else:
         provider = injection.method(fault.given, 0.0)[0]["provider"]
         getattr(importlib.import_module(provider["module"]), provider["func"])(

@@ -108,9 +108,10 @@ class Helm(Provisioner):
             self._cluster.delete("Secret", self._belongings.namespace, name)
 
     def _records(self) -> list[str]:
-        """The names of Helm's records; a release that is never upgraded has the first one only, whatever its labels."""
+        """The names of our records; a release that is never upgraded has the first one only, whatever its labels."""
         found = secrets_of(self._cluster, self._release, self._belongings.namespace)
-        names, first = [each["metadata"]["name"] for each in found], record_of(self._release)
+        ours = (each for each in found if self._is_unowned(each) or self._belongings.owns(each))
+        names, first = [each["metadata"]["name"] for each in ours], record_of(self._release)
         lost = None if first in names else self._cluster.get("Secret", self._belongings.namespace, first)
         return [*names, first] if lost is not None and self._belongings.owns(lost) else names
 
