@@ -208,38 +208,31 @@ def snapshot_that_goes() -> World:
     return looked(world)
 
 
-def snapshot_of_another_version() -> World:
+def with_data(said: Callable[[Object], Object], *, seals: bool = True) -> World:
+    """In mid-run the snapshot says something else; `seals`: as if that were what was written."""
     world = applied()
     world.run(until=lambda status: status.get("phase") == "Running")
-    newer = json.dumps(changed(*SMALL, ("spec/speed", 3)))
-    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: newer}})
-    sealed(world)
+    kept = (world.cluster.get("ConfigMap", NAMESPACE, SNAPSHOT) or {})["data"]
+    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": said(kept)})
+    if seals:
+        sealed(world)
     return looked(world)
+
+
+def snapshot_of_another_version() -> World:
+    return with_data(lambda _: {FILE: json.dumps(changed(*SMALL, ("spec/speed", 3)))})
 
 
 def settings_of_another_version() -> World:
-    world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    kept = (world.cluster.get("ConfigMap", NAMESPACE, SNAPSHOT) or {})["data"][SETTINGS_FILE]
-    newer = json.dumps({**json.loads(kept), "warp": 9})
-    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {SETTINGS_FILE: newer}})
-    sealed(world)
-    return looked(world)
+    return with_data(lambda kept: {SETTINGS_FILE: json.dumps({**json.loads(kept[SETTINGS_FILE]), "warp": 9})})
 
 
 def snapshot_without_text() -> World:
-    world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: "{"}})
-    sealed(world)
-    return looked(world)
+    return with_data(lambda _: {FILE: "{"})
 
 
 def snapshot_of_somebody() -> World:
-    world = applied()
-    world.run(until=lambda status: status.get("phase") == "Running")
-    world.cluster.patch("ConfigMap", NAMESPACE, SNAPSHOT, {"data": {FILE: "{}"}})
-    return looked(world)
+    return with_data(lambda _: {FILE: "{}"}, seals=False)
 
 
 def snapshot_that_went() -> World:

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from dedup.errors import EvidenceError
-from dedup.history.stores import Place, below, in_store, parquet, reached
+from dedup.history.stores import Place, below, in_store, is_away, parquet, reached
 from dedup.refusals import location, short
 from dedup.wire.manifests import Manifest, Segment
 
@@ -225,7 +225,7 @@ def ends_of(folder: Place) -> list[int]:
         except (FileNotFoundError, NotADirectoryError, pa.ArrowException, ValueError):
             return []
         except OSError as error:
-            if in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError)):
+            if is_away(folder, error):
                 raise
             return []
     found: list[int] = rows.filter(pc.equal(rows["kind"], CLOCK_ACKNOWLEDGED))["monotonic_ns"].to_pylist()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dedup.history.histories import LATENCY
-from dedup.history.stores import Place, in_store, parquet, reached
+from dedup.history.stores import Place, is_away, parquet, reached
 from dedup.wire.manifests import Manifest
 
 NAME: Final = "latency.parquet"
@@ -28,7 +28,7 @@ def table_of(folder: Place, manifest: Manifest) -> pa.Table | None:
         except (FileNotFoundError, NotADirectoryError, pa.ArrowException, ValueError):
             return None
         except OSError as error:
-            if in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError)):
+            if is_away(folder, error):
                 raise
             return None
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dedup.history.latencies import ACKNOWLEDGED
-from dedup.history.stores import Place, in_store, parquet, reached
+from dedup.history.stores import Place, is_away, parquet, reached
 from dedup.wire.manifests import Manifest
 
 OUTCOMES: Final = "outcomes/"
@@ -27,7 +27,7 @@ def names_positions(folder: Place, manifest: Manifest) -> bool:
         except (FileNotFoundError, NotADirectoryError, LookupError, pa.ArrowException, ValueError):
             return True
         except OSError as error:
-            if in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError)):
+            if is_away(folder, error):
                 raise
             return True
 

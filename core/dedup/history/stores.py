@@ -59,6 +59,11 @@ def in_store(where: Place) -> bool:
     return not isinstance(where, Path)
 
 
+def is_away(folder: Place, error: OSError) -> bool:
+    """Whether what could not be read is in a store that did not answer, or let us not in: that is no damage."""
+    return in_store(folder) and (error.errno is not None or isinstance(error, PermissionError | TimeoutError))
+
+
 @contextmanager
 def reached(where: Place) -> Iterator[None]:
     """Raise EnvironmentError_ if the store of a place cannot be reached, or denies access, within this context."""
