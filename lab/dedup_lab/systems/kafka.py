@@ -32,7 +32,7 @@ from dedup_runners.round_trips import kafka_round_trip
 PROVISION_S = 15.0
 SESSION_TIMEOUT_MS = round(SESSION_S * 1000)
 READY_TIMEOUT_S = 300.0
-FORMAT_TIMEOUT_S = 60.0
+FORMAT_TIMEOUT_S = 180.0
 FLAGS = (
     *("-Xms256m", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"),
     *("-XX:+ExplicitGCInvokesConcurrent", "-Xshare:auto"),

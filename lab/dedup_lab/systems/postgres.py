@@ -24,8 +24,8 @@ from dedup_runners.services.databases import Database
 from dedup_runners.waiting import until
 
 NAME: Final = "postgres"
-READY_S: Final = 60.0
-STEP_S: Final = 60.0
+READY_S: Final = 180.0
+STEP_S: Final = 180.0
 SETTINGS: Final = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
