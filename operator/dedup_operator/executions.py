@@ -11,7 +11,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.spec import Experiment, parse
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.objects import settings as settings_files
-from dedup_operator.objects.names import Owner
+from dedup_operator.objects.names import Owner, execution_of
 from dedup_operator.objects.settings import Defaults, Settings
 from dedup_operator.objects.snapshots import digest_of, document_of, read, settings_to_leave, snapshot, snapshot_name
 from dedup_operator.statuses import Status
@@ -49,8 +49,13 @@ def snapshotted(
     return kept
 
 
-def check_unused(cluster: Cluster, owner: Owner) -> None:
-    """Before an execution is ended, and what it left is taken away, for a token that cannot be run."""
+def check_unused(cluster: Cluster, owner: Owner, before: Status) -> None:
+    """Before an execution is ended, and what it left is taken away, for a token that cannot be run.
+
+    Whoever may delete ConfigMaps may delete the mark; the history in the status has the last executions, too.
+    """
+    if any(each.execution == execution_of(owner) for each in before.history):
+        raise _used(owner)
     _refuse_used(_there(cluster, owner), owner)
 
 
@@ -105,12 +110,16 @@ def _wrong(owner: Owner, got: str, todo: str) -> PlatformError:
 
 def _refuse_used(kept: Object | None, owner: Owner) -> None:
     if ((kept or {}).get("metadata", {}).get("annotations") or {}).get(OVER) == "true":
-        raise PlatformError(
-            where="spec.runToken",
-            got=f"{owner.token or 'none'}, which was used before",
-            rule="every execution has a token of its own, and what it left stays as it was",
-            todo="choose another",
-        )
+        raise _used(owner)
+
+
+def _used(owner: Owner) -> PlatformError:
+    return PlatformError(
+        where="spec.runToken",
+        got=f"{owner.token or 'none'}, which was used before",
+        rule="every execution has a token of its own, and what it left stays as it was",
+        todo="choose another",
+    )
 
 
 def _belongs(kept: Object, owner: Owner) -> bool:

@@ -263,7 +263,7 @@ class _Look:
             platform.check()
             platform.check_faults()
         if state is not None and not same:
-            check_unused(self._cluster, self._owner)
+            check_unused(self._cluster, self._owner, self._before)
             if not self._abandoned(asked, state.state, old := self._execution(self._before.observed_run_token)):
                 return SOON_S
             self._before = renewed(self._before, execution_of(old), self._token, written_time(self._today()))

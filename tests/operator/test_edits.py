@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
 from testbed.worlds import NAMESPACE
 from tests.operator.test_reconciliations import applied, edit
+
+from dedup_operator.objects.names import Owner
+from dedup_operator.objects.snapshots import snapshot_name
 
 
 def test_an_edit_takes_effect_with_a_new_token_only() -> None:
@@ -87,11 +91,15 @@ def test_an_execution_that_a_new_token_replaces_is_ended() -> None:
     assert world.cluster.list("StatefulSet", NAMESPACE, "") == []
 
 
-def test_a_token_is_used_once() -> None:
+@pytest.mark.parametrize("deleted", [False, True], ids=["its snapshot is there", "its snapshot was deleted"])
+def test_a_token_is_used_once(deleted: bool) -> None:
+    """Its names, and its place in the store, are those of what the first execution has left."""
     world = applied(("spec/runToken", "1"))
     world.run()
     edit(world, runToken="2")
     world.run()
+    if deleted:
+        world.cluster.delete("ConfigMap", NAMESPACE, snapshot_name(Owner(NAMESPACE, "e", "6f1c", "1")))
     edit(world, runToken="1")
     world.run(until=lambda status: status.get("phase") == "Stalled")
     assert world.condition("Stalled") == ("True", "Stalled")
