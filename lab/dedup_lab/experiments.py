@@ -11,7 +11,7 @@ from rich.table import Table
 from dedup.errors import SpecificationError
 from dedup.experiment.plans import deduplicates, out_of_reach, plan
 from dedup.experiment.spec import Experiment, System, Variant
-from dedup.experiment.stages import Stage, State, drive, rewound, schedule
+from dedup.experiment.stages import Stage, State, Task, drive, rewound, schedule, timeout_of
 from dedup.experiment.verifications import Method
 from dedup.faults.kinds import Need, Platform
 from dedup.faults.registry import possible_on_existing
@@ -263,9 +263,10 @@ class Finish:
 
     def __call__(self, children: Children, stage: Stage) -> None:
         if stage is Stage.VERIFY:
-            paths = [path for each in plan(self._experiment) for path in self._folder.histories(each)]
+            runs = plan(self._experiment)
+            paths = [path for each in runs for path in self._folder.histories(each)]
             work = self._folder.root / "verification"
-            timeout_s = self._experiment.spec.timeouts.verify_s
+            timeout_s = timeout_of(Task(stage), self._experiment.spec.timeouts, len(runs))
             judged = judge(
                 paths,
                 children,

@@ -19,7 +19,7 @@ from dedup.errors import EnvironmentError_, EvidenceError, PlatformError
 from dedup.history.histories import MANIFEST
 from dedup.history.pairs import holds_pair, unpack
 from dedup.history.reports import open_folder
-from dedup.history.stores import Place, fetched
+from dedup.history.stores import Place, fetched, reached
 from dedup.judgement.anomalies import Engine, Verification
 from dedup.judgement.verdicts import ORACLE_LIMIT, Evidence
 from dedup_lab import java, oracles
@@ -54,7 +54,10 @@ def judge(
     The judges' own files, and the tables of CSV pairs, go to the folder `work`; every finding to
     the folder `findings`, if given (the oracle alone makes none).
     """
-    opened = [_open(folder, work / f"pair-{number}", alone) for number, folder in enumerate(folders)]
+    opened = []
+    for number, folder in enumerate(folders):
+        with reached(folder):
+            opened.append(_open(folder, work / f"pair-{number}", alone))
     sound = [
         (tables, evidence) for tables, evidence in opened if evidence.manifest is not None and not evidence.damages
     ]

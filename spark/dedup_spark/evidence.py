@@ -11,7 +11,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.errors import DedupError, EvidenceError
+from dedup.errors import EvidenceError
 from dedup.history import reports
 from dedup.history.histories import omissions, read_manifest
 from dedup.history.stores import Place, reached, write_whole
@@ -57,7 +57,7 @@ def _open(folder: Place) -> Manifest | Problem:
             found = omissions(folder, manifest)
         if found:
             raise damaged(folder, found)
-    except DedupError as error:
+    except EvidenceError as error:  # a store that does not answer is no problem of the history, and ends the job
         return Problem(path=str(folder), error=str(error))
     return manifest
 

@@ -138,8 +138,8 @@ def test_what_spreadsheets_write_is_read(change: Callable[[str], str], tmp_path:
 
 
 def test_other_columns_are_not_read(tmp_path: Path) -> None:
-    """Exports of other tools have times, keys, headers; a text of theirs may hold commas, quotes and line ends."""
-    sent = 'time,value,key,outcome\n09:00,1,"a,b",ok\n09:01,2,"c ""d""\ne",unknown\n09:02,3,,fail\n'
+    """Exports of other tools have times, keys, headers; a text of theirs may hold commas and quotes."""
+    sent = 'time,value,key,outcome\n09:00,1,"a,b",ok\n09:01,2,"c ""d"" e",unknown\n09:02,3,f"g,fail\n'
     received = "topic,partition,position,key,value\nt,0,0,x,1\nt,0,1,,2\n"
     plain, other = pair(tmp_path / "plain"), pair(tmp_path / "other", sent, received)
     for folder in (plain, other):
@@ -255,6 +255,24 @@ DAMAGED: dict[str, Damaged] = {
     "UTF-16": (SENT.encode("utf-16"), RECEIVED, "sent.csv: line 1", "not UTF-8"),
     "zeros of a crashed disk": (SENT.encode() + b"\0" * 40 + b"\n", RECEIVED, "sent.csv: line 5", "columns"),
     "a quote that is not closed": (SENT + '"4,ok\n5,ok\n', RECEIVED, "sent.csv", ""),
+    "rows in a quote of another's that is not closed": (
+        SENT,
+        'partition,position,value,key\n0,0,1,k1\n0,1,2,"k2\n0,2,2,k2\n0,3,2,k2\n',
+        "received.csv: line 3",
+        "a text that goes on in the next line",
+    ),
+    "rows between two quotes of another's": (
+        SENT,
+        'key,partition,position,value\nk1,0,0,1\n"k2,0,1,2\nk2,0,2,2\nk2",0,3,2\n',
+        "received.csv: line 3",
+        "each row is one line",
+    ),
+    "sends in a quote of another's": (
+        'value,outcome,key\n1,ok,"k1\n2,ok,k2\n3,ok,k3"\n',
+        RECEIVED,
+        "sent.csv: line 2",
+        "close the quote",
+    ),
     "positions of two forms": (SENT, RECEIVED + "0,7:2:0,3\n", "received.csv: line 4", "the form of the first"),
     "two parts of three": (SENT, "partition,position,value\n0,7:2:0,1\n0,7:3,2\n", "received.csv: line 3", "ledger:"),
     "a batch index of -1": (SENT, "partition,position,value\n0,7:2:-1,1\n", "received.csv: line 2", "outside a batch"),

@@ -2,12 +2,18 @@
 
 from pathlib import Path
 
+import pytest
 from tests.builders import History, write_history
+from tests.core.evidences import experiment
+from tests.lab.harness import Quiet
 
+from dedup.experiment.stages import Stage
 from dedup.history.reports import keep, recall
 from dedup.judgement.anomalies import Engine
+from dedup_lab import experiments
 from dedup_lab.children import Children
 from dedup_lab.judging import LOG, judge
+from dedup_lab.results import Results
 
 SENT = [(0, value) for value in range(1, 4)]
 CLEAN = History(
@@ -29,3 +35,15 @@ def test_the_local_engine_and_the_oracle_judge_where_an_experiment_asks_for_it(t
     assert not (work / LOG).exists(), "Spark was not started"
     keep(folder, said)
     assert recall(folder).local == said.local
+
+
+def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`timeouts.verify` is for every ten runs (docs/experiment.md)."""
+    told: list[float] = []
+    monkeypatch.setattr(
+        experiments, "judge", lambda _paths, _children, _work, seconds, *_, **__: told.append(seconds) or []
+    )
+    for runs in (1, 25):
+        asked = experiment(runs=runs)
+        experiments.Finish(asked, Results(tmp_path), Quiet())(Children(), Stage.VERIFY)
+    assert told == [asked.spec.timeouts.verify_s, asked.spec.timeouts.verify_s * 5]

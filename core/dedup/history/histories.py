@@ -158,7 +158,10 @@ def segments(folder: Place, table: str) -> list[Place]:
 
 
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
-    """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`."""
+    """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`.
+
+    None lies in another one: below a history are its logs, and folders named after faults, which may be called `sent`.
+    """
     parts = {MANIFEST, *ALL_TABLES, *others}
     found = set()
     for name in below(root):
@@ -166,9 +169,8 @@ def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
         first = next((number for number, step in enumerate(steps) if step in parts), None)
         if first is not None:
             found.add(steps[:first])
-    if () in found:
-        return [root]
-    return [root.joinpath(*steps) for steps in sorted(found)]
+    outer = (steps for steps in found if not any(steps[:depth] in found for depth in range(len(steps))))
+    return [root.joinpath(*steps) if steps else root for steps in sorted(outer)]
 
 
 def read_manifest(folder: Place) -> Manifest:

@@ -5,7 +5,8 @@
 tables of a run folder, and the same rules judge it.
 
 Such files can be damaged in other ways than ours, and a file must never be read in part: every line must have the
-columns of the header, and the last line must have a line end. Optional columns of other names are not read. With
+columns of the header, every row is one line, and the last line must have a line end. A quote that nobody closes would
+else make a text of the rows after it. Optional columns of other names are not read. With
 `session` or `attempt` in both files the tables are of schema 2: a value may then be sent more than once. A pair that
 comes with a manifest is checked against it, and has the schema that it names. A pair without one gets a manifest made
 from its rows; what such rows prove is in dedup/judgement/bare.py.
@@ -196,7 +197,6 @@ def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
             read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
             parse_options=pyarrow.csv.ParseOptions(
                 ignore_empty_lines=False,
-                newlines_in_values=len(names) < len(header.names),  # texts of others may have them
             ),
             convert_options=pyarrow.csv.ConvertOptions(
                 column_types=types, include_columns=names, null_values=[], strings_can_be_null=False
@@ -211,6 +211,32 @@ def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
                 line += batch.num_rows
     except pa.ArrowInvalid as error:
         raise _unreadable(header, str(error)) from None
+    if line != _lines(header.path) + 1:
+        raise _row_of_lines(header.path)
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b""))
+
+
+def _row_of_lines(path: Path) -> EvidenceError:
+    """The error for a text that goes on in the next line: it may have swallowed rows."""
+    with path.open("rb") as file:
+        opens = next((number for number, line in enumerate(file, 1) if _goes_on(line)), None)
+    return _error(
+        f"{path}: line {opens}" if opens else str(path),
+        "a text that goes on in the next line",
+        "each row is one line: of a quote that is not closed, and of a line end in a text, nobody knows which it was",
+        "close the quote, or write the file without that column",
+    )
+
+
+def _goes_on(line: bytes) -> bool:
+    try:
+        return not list(csv.reader([line.decode(errors="replace")], strict=True))
+    except csv.Error:
+        return True
 
 
 def _unreadable(header: _Header, message: str) -> EvidenceError:

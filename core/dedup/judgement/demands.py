@@ -96,7 +96,7 @@ def _planned(fault: Fault) -> PlannedFault:
 
 
 def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]:
-    """Where a manifest is not that of the planned run; without a plan, `run_id` is its folder's.
+    """Where a manifest is not that of the planned run, or without a plan, of the run called `run_id`.
 
     One that says when it was recorded says where its streams were sent. Older ones need not.
     """
