@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.runners.toys import LAST, MUTE, TIMEOUT_S, Broker, Client, Toy, broker, interposed, told
+from tests.runners.toys import LAST, MUTE, TIMEOUT_S, Broker, Client, Toy, broker, either, interposed, told
 
 from dedup.errors import PlatformError
 from dedup_runners.interposer import proxies
@@ -16,15 +16,15 @@ from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.waiting import until
 
-__all__ = ["broker"]
+__all__ = ["broker", "either"]
 
 
-def test_without_a_rule_everything_passes_in_its_order(broker: Broker) -> None:
+def test_without_a_rule_everything_passes_in_its_order(either: Broker) -> None:
     words = [f"word {number}" for number in range(50)]
-    with interposed(broker) as (interposer, client):
+    with interposed(either) as (interposer, client):
         client.say(*words)
         assert [client.hear() for _ in words] == [word.upper() for word in words]
-        assert broker.heard == words
+        assert either.heard == words
         assert {done for _, _, done, _ in told(interposer, 100)} == {Done.PASSED}
         assert interposer.problems == []
 
@@ -40,15 +40,15 @@ def test_a_lost_request_never_reaches_the_broker_and_both_sides_are_closed(broke
         assert interposer.has_happened("r")
 
 
-def test_a_lost_reply_was_given_by_the_broker_and_not_to_the_client(broker: Broker) -> None:
-    with interposed(broker, Rule("r", Match("two"), Act.LOSE_REPLY)) as (interposer, client):
+def test_a_lost_reply_was_given_by_the_broker_and_not_to_the_client(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("two"), Act.LOSE_REPLY)) as (interposer, client):
         client.say("one")
         assert client.hear() == "ONE"
         client.say("two")
         assert client.hear() is None
-        assert broker.heard == ["one", "two"]
+        assert either.heard == ["one", "two"]
         assert told(interposer, 4)[2:] == [("request", "two", Done.PASSED, None), ("reply", "two", Done.LOST, "r")]
-        again = Client(interposer.bootstrap("s", [broker.address])[0])
+        again = Client(interposer.bootstrap("s", [either.address])[0])
         again.say("two")
         assert again.hear() == "TWO"
         again.close()
@@ -106,72 +106,97 @@ def test_a_held_frame_is_passed_on_at_its_deadline(broker: Broker) -> None:
         assert ("request", "one", Done.HELD_TO_DEADLINE, "r") in told(interposer, 2)
 
 
-def test_what_a_client_sent_before_it_left_still_arrives(broker: Broker) -> None:
-    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, until="go")) as (interposer, client):
+def test_what_a_client_sent_before_it_left_still_arrives(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("one"), Act.STALL_REQUEST, until="go")) as (interposer, client):
         client.say("one", "two")
         until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
         client.close()
-        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        other = Client(interposer.bootstrap("s", [either.address])[0])
         other.say("the other's")
         assert other.hear() == "THE OTHER'S"
-        assert broker.heard == ["the other's"]
+        assert either.heard == ["the other's"]
         interposer.release("go")
-        until(lambda: broker.heard == ["the other's", "one", "two"], TIMEOUT_S, "what was held arrives")
+        until(lambda: either.heard == ["the other's", "one", "two"], TIMEOUT_S, "what was held arrives")
         other.close()
         until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
 
 
-def test_a_client_that_is_cut_off_knows_it_at_once_and_what_it_sent_still_arrives(broker: Broker) -> None:
-    with interposed(broker, Rule("r", Match("one"), Act.STALL_REQUEST, until="go", cut=True)) as (interposer, client):
+def test_a_client_that_is_cut_off_knows_it_at_once_and_what_it_sent_still_arrives(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("one"), Act.STALL_REQUEST, until="go", cut=True)) as (interposer, client):
         client.say("one", "two")
         assert client.hear() is None
-        assert (interposer.held, broker.heard, broker.left) == (1, [], 0)
+        assert (interposer.held, either.heard, either.left) == (1, [], 0)
         interposer.release("go")
-        until(lambda: broker.heard == ["one", "two"], TIMEOUT_S, "what was held arrives")
+        until(lambda: either.heard == ["one", "two"], TIMEOUT_S, "what was held arrives")
         until(lambda: interposer.connections("s") == 0, TIMEOUT_S, "both sides are closed")
         held = next(row for row in interposer.conversation.rows() if row.rule == "r")
         assert held.done == Done.HELD
 
 
-def test_a_broker_does_not_know_that_a_client_was_cut_off_before_its_reply(broker: Broker) -> None:
-    with interposed(broker, Rule("r", Match("one"), Act.STALL_REPLY, until="go", cut=True)) as (interposer, client):
+def test_a_broker_does_not_know_that_a_client_was_cut_off_before_its_reply(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("one"), Act.STALL_REPLY, until="go", cut=True)) as (interposer, client):
         client.say("one")
         assert client.hear() is None
-        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        other = Client(interposer.bootstrap("s", [either.address])[0])
         other.say("two")
         assert other.hear() == "TWO"
-        assert (interposer.held, broker.left) == (1, 0)
+        assert (interposer.held, either.left) == (1, 0)
         interposer.release("go")
-        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        until(lambda: either.left == 1, TIMEOUT_S, "the broker hears that the client has left")
         (reply,) = [row for row in interposer.conversation.rows() if row.rule == "r"]
         assert (reply.done, reply.bytes > 0) == (Done.UNANSWERED, True)
         other.close()
 
 
-def test_a_broker_does_not_know_of_it_as_long_as_a_request_or_a_reply_is_held(broker: Broker) -> None:
+def test_a_broker_does_not_know_of_it_as_long_as_a_request_or_a_reply_is_held(either: Broker) -> None:
     reply = Rule("reply", Match("one"), Act.STALL_REPLY, until="reply goes", cut=True)
     request = Rule("request", Match("two"), Act.STALL_REQUEST, until="request goes", cut=True)
-    with interposed(broker, reply, request) as (interposer, client):
+    with interposed(either, reply, request) as (interposer, client):
         client.say("one", "two")
         until(lambda: interposer.held == 2, TIMEOUT_S, "both are held")
         interposer.release("request goes")
-        until(lambda: broker.heard == ["one", "two"], TIMEOUT_S, "the request arrives")
-        other = Client(interposer.bootstrap("s", [broker.address])[0])
+        until(lambda: either.heard == ["one", "two"], TIMEOUT_S, "the request arrives")
+        other = Client(interposer.bootstrap("s", [either.address])[0])
         other.say("three")
         assert other.hear() == "THREE"
-        assert (interposer.held, broker.left) == (1, 0)
+        assert (interposer.held, either.left) == (1, 0)
         interposer.release("reply goes")
-        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        until(lambda: either.left == 1, TIMEOUT_S, "the broker hears that the client has left")
         other.close()
 
 
-def test_a_client_that_leaves_by_itself_is_known_to_its_broker_at_once(broker: Broker) -> None:
-    with interposed(broker, Rule("r", Match("one"), Act.STALL_REPLY, until="go")) as (interposer, client):
+def test_a_client_that_leaves_by_itself_is_known_to_its_broker_at_once(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("one"), Act.STALL_REPLY, until="go")) as (interposer, client):
         client.say("one")
         until(lambda: interposer.held == 1, TIMEOUT_S, "a reply is held")
         client.close()
-        until(lambda: broker.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        until(lambda: either.left == 1, TIMEOUT_S, "the broker hears that the client has left")
         assert not interposer.has_happened("go")
+
+
+def test_what_a_client_sent_before_it_was_killed_still_arrives(either: Broker) -> None:
+    with interposed(either, Rule("r", Match("one"), Act.STALL_REQUEST, until="go")) as (interposer, client):
+        client.say("one", "two")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
+        client.reset()
+        interposer.release("go")
+        until(lambda: either.heard == ["one", "two"], TIMEOUT_S, "what was held arrives")
+        until(lambda: either.left == 1, TIMEOUT_S, "the broker hears that the client has left")
+        rows = told(interposer, 4)
+        assert rows[0] == ("request", "one", Done.HELD, "r")
+        assert {(direction, done) for direction, _, done, _ in rows[1:]} == {
+            ("request", Done.PASSED),
+            ("reply", Done.UNANSWERED),
+        }
+
+
+def test_a_long_request_has_passed_when_its_broker_has_it(either: Broker) -> None:
+    """Over TLS more than the kernel takes is encrypted at once, and would be lost with the client's connection."""
+    word = "a" * 12_000_000
+    with interposed(either, Rule("r", Match("b"), Act.LOSE_REQUEST)) as (interposer, client):
+        client.say(word, "b")
+        assert told(interposer, 3)[1] == ("request", "b", Done.LOST, "r")
+        until(lambda: either.heard == [word], TIMEOUT_S, "the whole of it arrives")
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["left", "stayed"])

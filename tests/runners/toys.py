@@ -1,12 +1,16 @@
 """A toy protocol for the interposer: a frame is a word, and the broker answers each with the same word in capitals."""
 
 import socket
+import ssl
+import struct
 import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from tests.runners import guarded_brokers
 
 from dedup_runners.interposer.conversations import Row
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
@@ -43,9 +47,16 @@ class Toy:
 
 
 class Broker:
-    """Answers in capitals, and keeps what it heard, whoever said it."""
+    """Answers in capitals, and keeps what it heard, whoever said it; with a `folder` over TLS, and only so."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
+        self._serving: ssl.SSLContext | None = None
+        self.trusting: ssl.SSLContext | None = None
+        if folder is not None:
+            self._serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._serving.load_cert_chain(guarded_brokers.certificate(folder))
+            ca = guarded_brokers.security(folder, tls=True, sasl=None).ca
+            self.trusting = ssl.create_default_context(cafile=ca)
         self.heard: list[str] = []
         self.clients: list[socket.socket] = []
         self.left = 0
@@ -64,6 +75,8 @@ class Broker:
 
     def _serve(self, client: socket.socket) -> None:
         splitter = Splitter("toy")
+        if self._serving is not None:
+            client = self._serving.wrap_socket(client, server_side=True)
         self.clients.append(client)
         try:
             while data := client.recv(1 << 16):
@@ -112,6 +125,11 @@ class Client:
             self._got.extend(frame[LENGTH_BYTES:].decode() for frame in self._splitter.feed(data))
         return self._got.popleft()
 
+    def reset(self) -> None:
+        """Leave without a word, as a program that was killed with replies unread."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
     def end(self) -> None:
         """Say that nothing more will be said, and go on listening."""
         self._socket.shutdown(socket.SHUT_WR)
@@ -131,9 +149,17 @@ def broker() -> Iterator[Broker]:
     found.close()
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "TLS"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """One broker without TLS, then one with it: a client of the interposer knows no difference."""
+    found = Broker(tmp_path if request.param else None)
+    yield found
+    found.close()
+
+
 @contextmanager
 def interposed(broker: Broker, *rules: Rule) -> Iterator[tuple[Interposer, Client]]:
-    with Interposer(Toy, rules) as interposer:
+    with Interposer(Toy, rules, tls=broker.trusting) as interposer:
         (door,) = interposer.bootstrap("s", [broker.address])
         client = Client(door)
         try:

@@ -1,7 +1,7 @@
 """One connection between a client and a broker, with the interposer in the middle: two streams of frames.
 
 Bytes are passed on frame by frame, each when it is whole, in their order. What a rule asks for is done here. When the
-client leaves, what it sent before is still passed on, also what is held, as a network would deliver it.
+client leaves, in order or not, what it sent before is still passed on, also what is held, as a network would do.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from dedup_runners.interposer.rules import OF_REPLIES, UNASKED, Act, Decision, P
 READ_BYTES: Final = 1 << 18
 CONNECT_S: Final = 10.0
 LAST_REPLIES_S: Final = 5.0
-"""So long a broker may take to close a connection whose client has left."""
+"""So long a broker may take to close a connection whose client has left, and over TLS to answer before that."""
+POLL_S: Final = 0.002
 
 
 class Strike(NamedTuple):
@@ -67,14 +68,12 @@ class Connection:
         """How many frames are held while the broker may not know that the client has gone: at most one a direction."""
         self._nothing_held = asyncio.Event()
         self._nothing_held.set()
+        self._reply_is_held = False
 
     async def serve(self) -> None:
         """Connect to the broker and pass frames on until one side has left."""
         try:
-            name = None if self._.tls is None else self._broker.host
-            way = self._.routes.get(self._broker, self._broker)
-            opening = asyncio.open_connection(*way, ssl=self._.tls, server_hostname=name)
-            self._from_broker, self._to_broker = await asyncio.wait_for(opening, CONNECT_S)
+            await asyncio.wait_for(self._connect(), CONNECT_S)
         except (OSError, TimeoutError) as error:
             if self._broker not in self._.reached:  # else it is down, and the client may know
                 self._.note(str(_unreachable(self._broker, error)))
@@ -86,19 +85,31 @@ class Connection:
         self._.reached.add(self._broker)
         for writer in (self._to_client, self._to_broker):
             unbuffered(writer)
+        self._wire.set_write_buffer_limits(high=0, low=0)
         try:
             await self._pass_on()
         finally:
             self._end()
+
+    async def _connect(self) -> None:
+        way = self._.routes.get(self._broker, self._broker)
+        self._from_broker, self._to_broker = await asyncio.open_connection(*way)
+        self._wire = self._to_broker.transport
+        if self._.tls is not None:
+            await self._to_broker.start_tls(self._.tls, server_hostname=self._broker.host)
 
     async def _pass_on(self) -> None:
         upward = asyncio.create_task(self._pump(self._from_client, Direction.REQUEST, self._request))
         downward = asyncio.create_task(self._pump(self._from_broker, Direction.REPLY, self._reply))
         try:
             await asyncio.wait({upward, downward}, return_when=asyncio.FIRST_COMPLETED)
-            if upward.done() and await upward and self._to_broker.can_write_eof():
+            if upward.done() and await upward:
                 await self._until_nothing_is_held(downward)
-                self._to_broker.write_eof()
+                if self._.tls is None:
+                    self._to_broker.write_eof()
+                else:  # TLS closes both directions at once
+                    await self._until_answered(downward)
+                    self._to_broker.close()
                 await asyncio.wait({downward}, timeout=LAST_REPLIES_S)
         except OSError:
             pass  # the broker has closed the connection, too
@@ -115,19 +126,25 @@ class Connection:
         finally:
             quiet.cancel()
 
+    async def _until_answered(self, downward: "asyncio.Task[bool]") -> None:
+        """The broker has answered all that it can: what comes behind a reply that is held is not read."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + LAST_REPLIES_S
+        while self._waiting and not (self._reply_is_held or downward.done()) and loop.time() < deadline:
+            await asyncio.sleep(POLL_S)
+
     async def _pump(
         self, source: asyncio.StreamReader, direction: Direction, pass_on: Callable[[bytes], Awaitable[bool]]
     ) -> bool:
-        """Pass on what comes; whether it ended in order."""
+        """Pass on what comes; whether that is all that will come."""
         try:
-            while data := await source.read(READ_BYTES):
+            while data := await _read(source):
                 for raw in self._dialogue.split(direction, data):
                     if not await pass_on(raw):
                         return False
             self._broker_has_left |= direction is Direction.REPLY
             return True
         except OSError:
-            self._broker_has_left |= direction is Direction.REPLY
             return False
         except Unreadable as error:
             self._.note(str(error))
@@ -152,6 +169,8 @@ class Connection:
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
         self._to_broker.write(frame.raw)
         await self._to_broker.drain()
+        while self._wire.get_write_buffer_size() and not self._wire.is_closing():
+            await asyncio.sleep(POLL_S)  # TLS only: `drain` waits until all is encrypted, not until it is sent
         return True
 
     async def _reply(self, raw: bytes) -> bool:
@@ -201,6 +220,7 @@ class Connection:
             self._hiding += 1
             self._nothing_held.clear()
             self._to_client.transport.abort()
+        self._reply_is_held |= frame.direction is Direction.REPLY
         try:
             return await self._.hold(rule)
         except asyncio.CancelledError:
@@ -209,6 +229,7 @@ class Connection:
                 self._arrived(rule)
             raise
         finally:
+            self._reply_is_held &= frame.direction is Direction.REQUEST
             self._hiding -= rule.cut
             if not self._hiding:
                 self._nothing_held.set()
@@ -247,6 +268,14 @@ class Connection:
             nothing = frame._replace(raw=b"", direction=Direction.REPLY)
             self._note(nothing, decision.places, moment, Done.UNANSWERED, decision.rule)
             self._arrived(decision.rule)
+
+
+async def _read(source: asyncio.StreamReader) -> bytes:
+    """What comes; nothing when nothing more comes, whether the other side closed the connection or reset it."""
+    try:
+        return await source.read(READ_BYTES)
+    except OSError:
+        return b""
 
 
 def unbuffered(writer: asyncio.StreamWriter) -> None:
