@@ -21,6 +21,11 @@ is_moved() {
     [ -f "$stamp" ] && [ "$(cut -d' ' -f3- "$stamp")" != "$PWD" ]
 }
 
+if [ -L "$venv" ]; then # of another clone, whose packages may not be taken away
+    is_usable && exit 0
+    echo "setup: $venv is a link to $(readlink "$venv"); call make setup in that folder's clone, or remove the link" >&2
+    exit 1
+fi
 if is_usable && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$made_from" ]; then
     exit 0
 fi

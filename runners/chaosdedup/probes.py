@@ -36,8 +36,11 @@ def is_healthy(
 
     Without a topic it is asked of the brokers alone. `admin_url` is Pulsar's.
     """
-    with systems.asked(protocol, bootstrap, admin_url, secrets) as admin:
-        return admin.unhealthy(topic or None) is None
+    try:
+        with systems.asked(protocol, bootstrap, admin_url, secrets) as admin:
+            return admin.unhealthy(topic or None) is None
+    except systems.Unreached:
+        return False
 
 
 def leader(

@@ -6,17 +6,19 @@ TLS and log-ins come as Chaos Toolkit has it, by the experiment's `secrets`: nam
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 from chaoslib.exceptions import ActivityFailed
 from pydantic import ValidationError
 
-from dedup.errors import DedupError
+from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints, Security
 from dedup_runners import admins
-from dedup_runners.admins import Admin
+from dedup_runners.admins import Admin, NotLetIn
+from dedup_runners.admins.discoveries import discovered
 
 Secrets = Mapping[str, Any] | None
+FOUND_S: Final = 10.0
 
 
 @contextmanager
@@ -45,10 +47,26 @@ def asked(protocol: str, bootstrap: str, admin_url: str = "", secrets: Secrets =
     if endpoints.system == "pulsar" and not admin_url:
         raise ActivityFailed("admin_url: got nothing; Pulsar is asked by its REST interface; write http://HOST:8080")
     try:
-        with closing(admins.connect(endpoints)) as admin:
+        with closing(admins.connect(_with_brokers(endpoints))) as admin:
             yield admin
     except DedupError as error:
         raise ActivityFailed(str(error)) from None
+
+
+class Unreached(ActivityFailed):  # type: ignore[misc] # chaoslib has no types
+    """No broker says who the brokers are."""
+
+
+def _with_brokers(endpoints: Endpoints) -> Endpoints:
+    """Who owns a topic of Pulsar is an address, which only the list of its brokers makes an id; Kafka says the ids."""
+    if endpoints.system == "kafka":
+        return endpoints
+    try:
+        return discovered(endpoints, FOUND_S)
+    except NotLetIn:
+        raise
+    except PlatformError as error:
+        raise Unreached(str(error)) from None
 
 
 def stored(admin: Admin, topic: str) -> int:

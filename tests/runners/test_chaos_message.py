@@ -111,6 +111,15 @@ def test_the_reply_to_a_request_that_was_held_is_not_what_was_struck() -> None:
     assert [message.is_struck(each, on_one) for each in named] == [True, False]
 
 
+def test_what_a_rule_without_a_partition_struck_may_be_of_one() -> None:
+    """Whoever looks a topic up names its partition; a fault on requests without messages asks for none."""
+    lookup = rule(**{**LOST, "api": "Metadata"})
+    struck = row(Direction.REPLY, 1, Done.LOST)._replace(rule="one")
+    assert (lookup.match.partition, struck.partition) == (None, 0)
+    assert message.is_struck(struck, lookup)
+    assert not message.is_struck(struck, rule(**LOST)), "which is about partition 1"
+
+
 def test_a_reply_that_says_no_was_no_loss() -> None:
     no = row(Direction.REPLY, 1, Done.LOST, error=6, offset=-1)
     assert "the broker's reply was error 6" in message.refused(no, [row(Direction.REQUEST, 1), no], [])

@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +20,7 @@ from chaoslib.exceptions import ActivityFailed, InterruptExecution
 from tests.runners import proxies
 from tests.runners.test_chaos_extensions import system as system  # the fixture: a mock broker behind a Toxiproxy
 
-from chaosdedup import DISTRIBUTION, actions, probes, stamps
+from chaosdedup import DISTRIBUTION, actions, probes, stamps, systems
 from dedup.experiment.endpoints import Endpoints
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
@@ -29,6 +31,7 @@ ROOM: Final = Path(__file__).parents[2] / "runners"
 BOUND_S: Final = 60.0
 BUILT_S: Final = 120.0
 NOWHERE: Final[dict[str, Any]] = {"protocol": "kafka", "bootstrap": "127.0.0.1:1", "topic": "t"}
+STATISTICS: Final = {"deduplicationStatus": "Enabled"}
 PLAIN: Final = {"string", "number", "integer", "boolean"}
 
 
@@ -181,6 +184,42 @@ def test_what_cannot_be_struck_is_said(told: dict[str, Any], words: str, system:
 def test_a_wrong_address_is_said(told: dict[str, Any], words: str) -> None:
     with pytest.raises(ActivityFailed, match=words):
         probes.leader(**{**NOWHERE, **told})
+
+
+class Pulsar(BaseHTTPRequestHandler):
+    """The REST interface of a Pulsar of one broker that owns everything."""
+
+    def do_GET(self) -> None:
+        port = self.server.server_address[1]  # type: ignore[index]
+        answers = {"brokers": [f"127.0.0.1:{port}"], "partitions": {"partitions": 0}}
+        lookup = {"httpUrl": f"http://127.0.0.1:{port}", "brokerUrl": f"pulsar://127.0.0.1:{port}"}
+        found = answers.get(self.path.rpartition("/")[2], lookup if "lookup" in self.path else STATISTICS)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def pulsar() -> Iterator[dict[str, Any]]:
+    with HTTPServer(("127.0.0.1", 0), Pulsar) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield {**NOWHERE, "protocol": "pulsar", "admin_url": f"http://127.0.0.1:{server.server_port}"}
+        server.shutdown()
+
+
+def test_the_owner_of_a_topic_of_pulsar_is_known_by_its_id(pulsar: dict[str, Any]) -> None:
+    assert probes.leader(**pulsar) == pulsar["admin_url"].removeprefix("http://")
+    assert probes.is_healthy(**pulsar)
+
+
+def test_a_pulsar_that_is_not_there_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "FOUND_S", 0.1)
+    assert not probes.is_healthy(**{**NOWHERE, "protocol": "pulsar", "admin_url": "http://127.0.0.1:1"})
+    with pytest.raises(ActivityFailed, match="a broker says who the brokers are"):
+        probes.leader(**{**NOWHERE, "protocol": "pulsar", "admin_url": "http://127.0.0.1:1"})
 
 
 def test_without_traffic_no_action_begins() -> None:

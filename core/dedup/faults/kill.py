@@ -18,7 +18,7 @@ class Kill(OfOneProcess):
     """SIGKILL the broker that leads the partition or owns the topic, or one on which it depends; start it again."""
 
     restart_after_s: Seconds = Field(
-        alias="restartAfter", ge=0, le=3600, description="how long the process stays down, at most 1h"
+        alias="restartAfter", ge=0, le=600, description="how long the process stays down, at most 10m"
     )
 
     key = "kill"

@@ -106,12 +106,13 @@ class KafkaAdmin(Closing):
 
     def move_leader(self, topic: str, partition: int = 0, to: str | None = None) -> tuple[str, str]:
         before = self._partition(topic, partition)
-        origin, replicas = before.leader, before.replicas
+        if (origin := before.leader) == NOBODY:
+            raise _leaderless(topic, partition)
         in_sync = [replica for replica in before.in_sync if replica != origin]
         if to is None and not in_sync:
             return origin, origin
         target = to or in_sync[0]
-        wanted = [target, *(replica for replica in replicas if replica != target)][: len(replicas)]
+        wanted = [target, *(replica for replica in before.replicas if replica != target)][: len(before.replicas)]
         self._reassign(topic, partition, wanted)
         self._elect(topic, partition)
         try:

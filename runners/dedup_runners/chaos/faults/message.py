@@ -201,7 +201,8 @@ def _meant(rule: Rule, place: Any) -> bool:
 def is_struck(row: Row, rule: Rule) -> bool:
     """Whether this is the frame that the rule struck: the reply to a request that was held has the rule's name, too."""
     _, _, direction = rule.act.partition("_")
-    return (row.rule, row.direction) == (rule.name, direction) and row.partition in (None, rule.match.partition)
+    own = rule.match.partition is None or row.partition in (None, rule.match.partition)
+    return own and (row.rule, row.direction) == (rule.name, direction)
 
 
 def _touched(session: Session, broker: Address) -> list[str]:
