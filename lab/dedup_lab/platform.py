@@ -21,6 +21,8 @@ from dedup.experiment.stages import POLL_S, Observation, Stage, Status, Task
 from dedup.history.attempts import Attempt, missed_of, result_of
 from dedup.judgement.endings import Kind
 from dedup.process import machines
+from dedup.wire.faults import FaultEvent, FaultLine
+from dedup.wire.lines import parse
 from dedup.wire.manifests import Manifest
 from dedup_lab import clients, forks, java
 from dedup_lab.caches import silent
@@ -36,6 +38,7 @@ CANCEL_S = 60.0
 NO_ACCESS: Final[Mapping[str, Security]] = {}
 WHOLE_S: Final = 60.0
 """How long a system whose processes live may take to be healthy again."""
+HEALED: Final = (FaultEvent.HEALED, FaultEvent.HEALED_BY_WATCHDOG)
 
 
 class Reporter(Protocol):
@@ -107,10 +110,23 @@ class LocalPlatform:
         self._end_job()
         if task.run_id is not None:
             self._run = None
+            self._end_faults(task, attempt)
         elif task.system is not None:
             self._results.note_failure(task.system, task.stage, reason)
             self._stop(task.system)
         self._reporter.failed(task, reason)
+
+    def _end_faults(self, task: Task, attempt: int) -> None:
+        """Stop the system if a fault of a run that failed may still be in force: the next run starts it again.
+
+        What ended the injector ended nothing of the fault: a cut in the kernel lasts its time, a toxic until its guard
+        removes it.
+        """
+        assert task.run_id is not None and task.system is not None
+        left = in_force(self._results.attempt(task.run_id, attempt))
+        if left and task.system in self._systems and self._system(task).existing is None:
+            self._reporter.note(f"{task.system} is started again: nobody saw the end of {', '.join(left)}")
+            self._stop(task.system)
 
     def wait(self, timeout_s: float) -> None:
         if self._job is not None:
@@ -312,6 +328,16 @@ def _words(error: BaseException) -> str:
     if isinstance(error, OSError) and (refusal := machines.refusal(error)):
         return str(refusal)
     return str(error) if isinstance(error, DedupError) else f"{type(error).__name__}: {error}"
+
+
+def in_force(attempt: Path) -> list[str]:
+    """The faults of an attempt that began, and of which nobody has seen the end."""
+    try:
+        lines = parse((attempt / FaultLine.FILE).read_text(encoding="utf-8", errors="replace"), FaultLine)
+    except FileNotFoundError:
+        return []
+    begun = {line.fault for line in lines if line.event == FaultEvent.INJECTING}
+    return sorted(begun - {line.fault for line in lines if line.event in HEALED})
 
 
 def _last(attempts: Sequence[Attempt]) -> int:

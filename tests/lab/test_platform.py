@@ -100,6 +100,33 @@ def test_a_stage_that_takes_too_long_has_failed(kept: Results, platform: Played)
     assert ending(kept) == ("failed", "not done after 600 s")
 
 
+class System:
+    """What was started, as far as its end is concerned."""
+
+    ended = False
+
+    def dead(self) -> None:
+        """Nothing of it has ended."""
+
+    def close(self) -> None:
+        self.ended = True
+
+
+@pytest.mark.parametrize("healed", [False, True], ids=["in force", "healed"])
+def test_a_fault_that_outlives_its_run_is_not_the_next_ones(kept: Results, platform: Played, healed: bool) -> None:
+    """A cut in the kernel lasts its time, whoever asked for it: the next run would have a fault that nobody records."""
+    begin(kept, 1, None)
+    events = ["armed", "injecting", *(["healed"] if healed else [])]
+    said = [json.dumps({"event": event, "fault": "cut", "monotonic_ns": 1}) for event in events]
+    (kept.attempt(RUN.run_id, 1) / "faults.jsonl").write_text("\n".join([*said, '{"event": "hea']))
+    system = System()
+    platform._systems[RUN.system] = system  # type: ignore[assignment]
+    platform.cancel(SETTLE._replace(stage=Stage.PRODUCE), 1, "the producer ended")
+    assert system.ended is not healed
+    following = PREPARE._replace(run_id=plan(MADE)[1].run_id)
+    assert platform.observe(following, 1).status is (Status.ABSENT if healed else Status.UNPROVISIONED)
+
+
 @pytest.mark.parametrize(
     ("kind", "sent", "status"),
     [

@@ -62,6 +62,15 @@ class Cut(Protocol):
         ...
 
 
+CLEARED: Final = (
+    "nft list tables inet | while read _ _ table; do case $table in dedup-*) nft delete table inet $table;; esac; done"
+)
+"""Removes the tables of earlier runs: a cut whose injector was killed lasts until its own time is over.
+
+No cut of this run is there yet: all faults are prepared before the first message.
+"""
+
+
 class NetFilterCut:
     """A `Cut` by nftables in the broker's own pod."""
 
@@ -125,7 +134,7 @@ class NetFilterCut:
 
         until(started, START_S, f"the ephemeral container in pod {pod.name} runs")
         shell = self._cluster.shell(pod.model_copy(update={"container": self._name}))
-        shell.send("nft list tables 2>&1 && echo able")
+        shell.send(f"{CLEARED}; nft list tables 2>&1 && echo able")
         if not (said := shell.answer(ANSWER_S)).endswith("able\n"):
             raise _unable(pod, said)
         return shell, uid
