@@ -34,7 +34,7 @@ class ThrottleTCP(FaultKind):
     notices = frozenset({Noticed.DISCONNECT, Noticed.RETRY, Noticed.ERROR})
     docs = Docs(
         action="Toxiproxy's `bandwidth` at every broker, on what flows to the brokers",
-        ends="after `duration`",
+        ends="after `duration`, while no broker is paused: what one does not take within 5 s then, Toxiproxy gives up",
         target_witness="a question of so many bytes that it takes half a second at that rate takes so much longer than "
         "a short one on the clients' path, to brokers that answer sooner on the tester's path, when it begins and when "
         "it ends",
