@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from tests.lab.pointed import dedup
 from tests.runners import assigned, guarded_brokers
 from tests.runners.guarded_systems import HOST, Listener, guarded_kafka, guarded_pulsar, token
 from tests.runners.local_pods import LocalPod
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 MESSAGES: Final = 10_000
 RUN_S: Final = 180.0
+EXPLORE_S: Final = 400.0
 
 
 @contextmanager
@@ -132,6 +134,16 @@ def test_a_broker_behind_tls_and_a_log_in_is_checked(
     assert SPOKEN[system.system] <= set(apis)
     recorded = said.out.encode() + b"".join(path.read_bytes() for path in kept.rglob("*") if path.is_file())
     assert not [secret for secret in secrets_of(system) if secret.encode() in recorded]
+
+
+def test_brokers_behind_tls_and_a_log_in_are_explored(system: Endpoints, tmp_path: Path) -> None:
+    """Every point is struck, also replies that are held while their clients are cut off: the broker hears nothing."""
+    short = ("--messages", "2", "--partitions", "1", "--out", str(tmp_path / "kept"), "--format", "json")
+    exploring = dedup(tmp_path, "explore", *access(system), *short)
+    out, err = exploring.communicate(timeout=EXPLORE_S)
+    assert exploring.returncode == 0, out + err
+    assert "stall_reply" in {row["action"] for row in json.loads(out)["rows"]}
+    assert not [secret for secret in secrets_of(system) if secret in out + err]
 
 
 # --- what an execution of the operator leaves there, and what is removed of it ---
