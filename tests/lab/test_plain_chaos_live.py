@@ -19,7 +19,7 @@ import pytest
 
 from chaosdedup import actions, probes
 from dedup.experiment.endpoints import Endpoints
-from dedup_lab.systems import kafka, labs
+from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
 from dedup_runners.chaos import keepers
 from dedup_runners.waiting import until
@@ -126,3 +126,24 @@ def test_a_broker_of_it_is_paused_killed_and_back(system: Endpoints) -> None:
         return probes.is_healthy("kafka", system.direct_bootstrap, TOPIC) and keepers.status(broker).pid != pid
 
     until(back, BOUND_S, "the broker is back", 0.5)
+
+
+def test_the_owner_of_a_topic_of_pulsar_is_known_and_moved(tmp_path: Path) -> None:
+    """By one address and one URL, as its users know it: who the brokers are is asked there."""
+    with labs.create(tmp_path) as lab:
+        found = pulsar.start(lab, version="4.2.4", proxied=False, brokers=2)
+        topic = f"persistent://public/default/{TOPIC}"
+        with admins.connect(found) as admin:
+            admin.create_topic(topic, partitions=1, deduplication=False)
+        at = {
+            "protocol": "pulsar",
+            "bootstrap": found.client_bootstrap,
+            "topic": topic,
+            "admin_url": found.admin_urls[0],
+        }
+        assert probes.is_healthy(**at)
+        owner = probes.leader(**at)
+        moved = actions.move_leader(**at)
+        assert moved["from"] == owner != moved["to"]
+        assert probes.leader(**at) == moved["to"]
+        assert probes.stored_messages(**at) == 0
