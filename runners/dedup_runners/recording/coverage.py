@@ -6,6 +6,7 @@ reader is asked for it (`undeliverable` of `dedup_runners.admins`): the broker c
 both get the entries before and after.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -72,7 +73,9 @@ class Coverage:
                 next_entry = max(next_entry, last + 1)
             if next_entry < entries:
                 missing.append((ledger, next_entry, entries - 1))
+        read.sort()
         for ledger, first, last in missing:
-            before = [place for place in read if place < (ledger, first)]
-            after = [place for place in read if place > (ledger, last)]
-            yield Hole(end.partition, ledger, first, last, (*before[-1:], *after[:1]))
+            before, after = bisect_left(read, (ledger, first)), bisect_right(read, (ledger, last))
+            yield Hole(
+                end.partition, ledger, first, last, (*read[max(before - 1, 0) : before], *read[after : after + 1])
+            )
