@@ -32,6 +32,7 @@ from dedup_runners.admins.wire import Line
 from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
+from dedup_runners.recording import coverage as coverage_of
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.waiting import until
@@ -174,6 +175,17 @@ def test_a_hole_is_written_down_if_the_second_client_has_it_too(
     assert found == ([(gap, proof)] if isinstance(proof, str) else [])
     unread = "partition 0: entries 2 to 3 were not read"
     assert consumption.unread() == (None if isinstance(proof, str) else unread), "what is not proven is not known"
+
+
+@pytest.mark.parametrize(("most", "words"), [(2, "what was not read is not known"), (3, None)])
+def test_a_reader_that_jumped_too_often_to_be_followed_has_not_proven_its_end(
+    most: int, words: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was given two runs of entries; nothing tells what lies between those of one that is not followed."""
+    monkeypatch.setattr(coverage_of, "MAX_RUNS", most)
+    consumption, _ = reading(Skipping(), Second("nobody has it"), tmp_path)
+    found = consumption.unread()
+    assert found is None if words is None else found is not None and found.startswith(words)
 
 
 class Standing:

@@ -46,9 +46,14 @@ class Coverage:
             runs.append((first, last))
             self._count += 1
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether the reader could not be followed."""
+        return self._count >= MAX_RUNS
+
     def holes(self, end: tuple[EndPosition, ...]) -> list[Hole]:
         """What was not read of what lies below `end`, in order; none if the reader could not be followed."""
-        return [] if self._count >= MAX_RUNS else [hole for each in end for hole in self._holes(each)]
+        return [] if self.gave_up else [hole for each in end for hole in self._holes(each)]
 
     def stops(self, end: tuple[EndPosition, ...]) -> list[tuple[EndPosition, int, int]]:
         """Where reading stands in each partition that was not read to its `end`: the (ledger, entry) to come next."""
