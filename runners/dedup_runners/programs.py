@@ -1,5 +1,6 @@
 """How our programs begin and end: one config in, exit code 0 with a report or one line on standard error."""
 
+import errno
 import gc
 import os
 import signal
@@ -20,6 +21,7 @@ from dedup_runners.claims import AlreadyClaimed
 from dedup_runners.configs import C, read
 
 STDIN = "-"
+UNREACHABLE = {errno.EHOSTUNREACH, errno.ENETUNREACH}
 
 
 class Ending(NamedTuple):
@@ -127,7 +129,15 @@ def without_garbage_collection() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _refused(role: str, error: OSError) -> EnvironmentError_:
+def _refused(role: str, error: OSError) -> DedupError:
+    """What a machine or a peer has refused: a connection that breaks says nothing of the folder."""
+    if isinstance(error, ConnectionError | TimeoutError) or error.errno in UNREACHABLE:
+        return PlatformError(
+            where=role,
+            got=str(error) or type(error).__name__,
+            rule="who is asked over the network answers",
+            todo="look into the brokers' logs, and whether they can be reached from here",
+        )
     return EnvironmentError_(
         where=role,
         got=str(error),

@@ -39,7 +39,7 @@ from dedup.experiment.assignments import LAST_WORD
 from dedup.experiment.endpoints import OPEN, OURS, Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
-from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, kafka, pulsar
+from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, exchanges, pulsar
 from dedup_runners.admins.discoveries import discovered, identity, let_in
 from dedup_runners.admins.rest import http_client
 from dedup_runners.waiting import too_long
@@ -135,8 +135,8 @@ def _granted(error: KafkaError | None) -> bool:
 
 def _kafka_exchanged(clients: str, security: Security, topic: str, deadline: float) -> bool:
     try:
-        kafka.exchange(clients, security, topic, [0], min(deadline, time.monotonic() + EXCHANGE_S))
-    except kafka.NotExchanged as error:
+        exchanges.exchange(clients, security, topic, [0], min(deadline, time.monotonic() + EXCHANGE_S))
+    except exchanges.NotExchanged as error:
         _granted(error.error)
         return False
     return True

@@ -55,6 +55,14 @@ def test_a_whole_folder_has_no_damage(folder: Path) -> None:
     assert [path.name for path in segments(folder, "sent")] == ["00000.parquet", "00001.parquet", "00002.parquet"]
 
 
+def test_segments_are_in_the_order_of_their_numbers(folder: Path) -> None:
+    """As texts, 100000 would come before 99999."""
+    for number in (99_999, 100_000, 100_001, 1_000_000):
+        (folder / "sent" / f"{number:05}.parquet").touch()
+    found = [int(path.stem) for path in segments(folder, "sent")]
+    assert found == [0, 1, 2, 99_999, 100_000, 100_001, 1_000_000]
+
+
 def test_a_copy_is_as_good_and_other_files_beside_the_tables_are_nobodys_business(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)

@@ -1,10 +1,12 @@
 """A program of the user's own: it is found from the experiment's file on, and the example keeps to the protocol."""
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +27,8 @@ from dedup_runners.producer import produce
 FOLDER: Final = harness.ROOT / "examples" / "own-client"
 PROGRAM: Final = programs.own([sys.executable, "producer.py"], FOLDER)
 MESSAGES: Final = 5_000
+BOUND_S: Final = 30.0
+TESTER_GONE: Final = 70
 
 
 def test_a_program_is_looked_for_where_the_file_is_and_by_name_on_path(
@@ -68,17 +72,17 @@ def test_the_experiment_is_refused_in_the_programs_own_words(tmp_path: Path, mon
         check(load(harness.write(found, tmp_path)))
 
 
-@pytest.mark.long
-def test_the_example_says_what_became_of_each_message(tmp_path: Path) -> None:
+def produced(folder: Path, properties: dict[str, str]) -> tuple[ProducerReport, Any]:
+    """What the example says of messages to brokers of the tests: its report, and the outcomes."""
     with mock_cluster() as endpoints:
         produce(
             ProducerConfig(
                 run_id="r1",
-                folder=tmp_path,
+                folder=folder,
                 endpoints=endpoints,
                 topic="t",
                 library=COMMAND,
-                properties={"linger.ms": "5"},
+                properties=properties,
                 deduplication=False,
                 producer_name="r1-1",
                 messages=MESSAGES,
@@ -88,13 +92,46 @@ def test_the_example_says_what_became_of_each_message(tmp_path: Path) -> None:
                 program=PROGRAM,
             )
         )
-    report = ProducerReport.model_validate_json((tmp_path / ProducerReport.FILE).read_bytes())
+    report = ProducerReport.model_validate_json((folder / ProducerReport.FILE).read_bytes())
+    return report, pq.ParquetDataset(folder / "outcomes").read(columns=["outcome", "value", "entry"])
+
+
+@pytest.mark.long
+def test_the_example_says_what_became_of_each_message(tmp_path: Path) -> None:
+    report, rows = produced(tmp_path, {"linger.ms": "5", "request.required.acks": "1"})
     assert (report.complete, report.problems, report.sent, report.library) == (True, (), MESSAGES, COMMAND)
     assert report.library_version.startswith("my producer 1.0, librdkafka ")
     assert report.effective_config["linger.ms"] == "5"
-    rows = pq.ParquetDataset(tmp_path / "outcomes").read(columns=["outcome", "value", "entry"])
     assert rows.num_rows == MESSAGES and set(rows["outcome"].to_pylist()) == {Outcome.OK}
     assert rows["entry"].to_pylist() == [value - 1 for value in rows["value"].to_pylist()]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["acks", "request.required.acks"])
+def test_what_no_broker_acknowledges_the_example_calls_unknown(name: str, tmp_path: Path) -> None:
+    report, rows = produced(tmp_path, {name: "0"})
+    assert (report.complete, report.problems, report.sent) == (True, (), MESSAGES)
+    assert rows.num_rows == MESSAGES
+    assert (set(rows["outcome"].to_pylist()), set(rows["entry"].to_pylist())) == ({Outcome.UNKNOWN}, {-1})
+
+
+@pytest.mark.parametrize("last", [b"finish\n", b""], ids=["in order", "the tester is gone"])
+def test_the_example_ends_with_its_tester(last: bytes, tmp_path: Path) -> None:
+    """Exit code 0 when it is told to finish, and another one at once when its standard input ends without that."""
+    with mock_cluster() as endpoints:
+        asked = {
+            "check": False, "bootstrap": endpoints.client_bootstrap, "topic": "t", "streams": 1, "in_flight": 9,
+            "deduplication": False, "delivery_timeout_ms": 9000, "properties": {},
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, FOLDER / "producer.py"],
+            input=json.dumps(asked).encode() + b"\n" + last,
+            capture_output=True,
+            timeout=BOUND_S,
+            check=False,
+        )
+    assert (done.returncode, done.stdout[:1]) == (0 if last else TESTER_GONE, b"R"), done.stderr
+    assert done.stdout.endswith(b"F" + bytes(4)) == bool(last)
 
 
 def test_the_example_takes_librdkafkas_settings_and_no_other() -> None:

@@ -246,6 +246,25 @@ def test_the_end_is_never_that_of_a_stale_leader(monkeypatch: pytest.MonkeyPatch
     assert cluster(monkeypatch, views).end_positions("t") == [EndPosition(partition=0, extents=((0, 8),))]
 
 
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), ConnectionResetError(104, "Connection reset by peer")])
+def test_a_slow_leader_is_asked_for_its_batches_again(error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the error of one that never answers says so."""
+    admin = cluster(monkeypatch, dict.fromkeys((1, 2, 3), seen("1", 5)))
+    answers = iter([error, iter(["a batch"])])
+
+    def stored(*_: object) -> object:
+        if isinstance(answer := next(answers, error), OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(kafka, "stored_batches", stored)
+    monkeypatch.setattr(kafka, "ANSWERED_S", TIMEOUT_S)
+    assert admin.batches("t", 0, 9) == ["a batch"]
+    monkeypatch.setattr(kafka, "ANSWERED_S", 0.05)
+    with pytest.raises(PlatformError, match=rf"the stored batches of t/0: got .*{error.args[-1]}, again and again"):
+        admin.batches("t", 0, 9)
+
+
 @pytest.mark.parametrize(
     ("replicas", "changes"),
     [

@@ -1,5 +1,6 @@
 """One pod claims an attempt, and its files reach the store whole, the manifest last: in a folder, as on a PVC."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -114,3 +115,25 @@ def test_a_program_says_what_a_store_refused(tmp_path: Path) -> None:
     ending = programs.attempt("conductor", lambda: claims.claim(first))
     assert ending.code == EXIT_ERROR
     assert ending.words.startswith("conductor: got")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError("timed out"), "look into the brokers' logs"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), "look into the brokers' logs"),
+        (OSError(errno.EHOSTUNREACH, "No route to host"), "look into the brokers' logs"),
+        (PermissionError(errno.EACCES, "Permission denied"), "make the folder writable"),
+        (OSError(errno.ENOSPC, "No space left on device"), "make the folder writable"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), "or the port free"),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, OSError) else "",
+)
+def test_only_what_the_machine_refused_is_said_of_the_folder(error: OSError, words: str) -> None:
+    def work() -> None:
+        raise error
+
+    ending = programs.attempt("consumer", work)
+    assert ending.code == EXIT_ERROR
+    assert ending.words.startswith("consumer: got") and words in ending.words
+    assert ("folder" in ending.words) == ("brokers" not in words)

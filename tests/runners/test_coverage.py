@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,20 +20,25 @@ from tests.runners.witnesses import Seen
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.manifests import EndPosition
+from dedup.wire.manifests import Hole as OfEnd
+from dedup.wire.manifests import Proof as OfEntry
 from dedup_runners import consumer
 from dedup_runners.admins import Admin, Hole, pulsar
 from dedup_runners.admins.batches import Proof, passed_over, resumption
 from dedup_runners.admins.kafka import KafkaAdmin
 from dedup_runners.admins.pulsar import PulsarAdmin
+from dedup_runners.admins.transactions import unproven
 from dedup_runners.admins.wire import Line
 from dedup_runners.clients import ConsumerClient, Rows, make_consumer
 from dedup_runners.configs import ConsumerConfig
 from dedup_runners.consumer import Consumption
+from dedup_runners.recording import coverage as coverage_of
 from dedup_runners.recording.coverage import Coverage
 from dedup_runners.recording.recorders import Recorder
 from dedup_runners.waiting import until
 
 BOUND_S: Final = 30.0
+MANY: Final = 5_000
 Place = tuple[int, int, int]
 
 
@@ -78,6 +84,26 @@ def test_the_neighbours_of_a_hole_were_read() -> None:
     coverage.add(rows((0, 5, 0), (0, 7, 0)))
     (first, second) = coverage.holes((EndPosition(partition=0, extents=((5, 2), (6, 1), (7, 1))),))
     assert first.neighbours == second.neighbours == ((5, 0), (7, 0))
+
+
+def test_the_neighbour_of_a_hole_is_the_nearest_that_was_read_however_often_it_was() -> None:
+    coverage = Coverage()
+    coverage.add(rows(*((0, 5, entry) for entry in (3, 0, 1, 2, 3, 4, 9))))
+    (hole,) = coverage.holes((EndPosition(partition=0, extents=((5, 10),)),))
+    assert hole == Hole(0, 5, 5, 8, ((5, 4), (5, 9)))
+
+
+def test_thousands_of_holes_are_found_and_proven_at_once() -> None:
+    """A marker behind each output of an application: who compares each with each takes some ten seconds."""
+    coverage, end = Coverage(), EndPosition(partition=0, extents=((0, 2 * MANY),))
+    coverage.add(rows(*((0, 0, 2 * entry) for entry in range(MANY))))
+    began_s = time.process_time()
+    found = coverage.holes((end,))
+    markers = tuple(OfEnd(ledger=0, first=each.first, last=each.last, proof=OfEntry.MARKER) for each in found)
+    left = list(unproven(found, [end.model_copy(update={"holes": markers})]))
+    assert time.process_time() - began_s < 2
+    assert (len(found), left) == (MANY, [])
+    assert found[7] == Hole(0, 0, 15, 15, ((0, 14), (0, 16)))
 
 
 class Skipping:
@@ -149,6 +175,17 @@ def test_a_hole_is_written_down_if_the_second_client_has_it_too(
     assert found == ([(gap, proof)] if isinstance(proof, str) else [])
     unread = "partition 0: entries 2 to 3 were not read"
     assert consumption.unread() == (None if isinstance(proof, str) else unread), "what is not proven is not known"
+
+
+@pytest.mark.parametrize(("most", "words"), [(2, "what was not read is not known"), (3, None)])
+def test_a_reader_that_jumped_too_often_to_be_followed_has_not_proven_its_end(
+    most: int, words: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was given two runs of entries; nothing tells what lies between those of one that is not followed."""
+    monkeypatch.setattr(coverage_of, "MAX_RUNS", most)
+    consumption, _ = reading(Skipping(), Second("nobody has it"), tmp_path)
+    found = consumption.unread()
+    assert found is None if words is None else found is not None and found.startswith(words)
 
 
 class Standing:

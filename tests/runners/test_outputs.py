@@ -53,6 +53,18 @@ def test_each_output_that_was_read_is_what_a_life_has_done(tmp_path: Path) -> No
     ]
 
 
+def test_a_read_of_foreign_messages_alone_is_no_output(tmp_path: Path) -> None:
+    """The reader leaves them out, and names them. What comes after them is taken down."""
+    recorder = Recorder(tmp_path)
+    committed = Committed(recorder)
+    columns = tuple(np.array(each, np.int64) for each in ([0], [0], [0], [5], [0], [0], [11], [0], [0]))
+    committed.write("received", tuple(each[:0] for each in columns))
+    assert committed.of_lives == {}
+    committed.write("received", columns)
+    (segment,) = recorder.close()
+    assert (committed.of_lives, segment.rows) == ({0: 1}, 1)
+
+
 def test_two_outputs_of_one_input_are_two_rows_wherever_they_lie(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     committed = Committed(recorder)

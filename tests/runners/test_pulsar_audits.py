@@ -71,6 +71,7 @@ class Broker:
         self.last = last or first[-1].message_id()
         self.questions, self.asked_before = 0, 3
         self.knows_reader, self.fails = True, set[str]()
+        self.disconnects, self.sought = 0, list[int]()
 
     # the library
 
@@ -83,7 +84,18 @@ class Broker:
         return self.batches.pop(0)
 
     def get_last_message_id(self) -> Position:
+        self._connected()
         return self.last
+
+    def seek(self, position: Any) -> None:
+        self._connected()
+        self.sought.append(position.entry_id())
+
+    def _connected(self) -> None:
+        """The next of so many questions meet a connection that is gone."""
+        if self.disconnects:
+            self.disconnects -= 1
+            raise pulsar.NotConnected("Pulsar error: NotConnected")
 
     def close(self) -> None: ...
 
@@ -138,17 +150,21 @@ def messages(*entries: int) -> list[Message]:
     return [Message(entry) for entry in entries]
 
 
+def config_of(folder: Path, timeout_s: float = 5.0) -> ConsumerConfig:
+    given: dict[str, Any] = {
+        "endpoints": {"system": "pulsar", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []},
+        "run_id": "r", "folder": folder, "topic": "t", "library": "pulsar-client", "timeout_s": timeout_s,
+    }  # fmt: skip
+    return ConsumerConfig.model_validate({**given, "transactions": {"size": 3}})
+
+
 def audited(
     broker: Broker, folder: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float = 5.0
 ) -> tuple[Consumption, list[int], str | None]:
     """What was read of this broker, and what is missing."""
     monkeypatch.setattr(client, "new_client", lambda *_: broker)
     monkeypatch.setattr(client, "Watch", lambda *_: broker)
-    given: dict[str, Any] = {
-        "endpoints": {"system": "pulsar", "client_bootstrap": "", "direct_bootstrap": "", "brokers": []},
-        "run_id": "r", "folder": folder, "topic": "t", "library": "pulsar-client", "timeout_s": timeout_s,
-    }  # fmt: skip
-    config = ConsumerConfig.model_validate({**given, "transactions": {"size": 3}})
+    config = config_of(folder, timeout_s)
     rows = Rows()
     found = Consumption(config, client.Consumer(config, cast(Witnesses, None)), cast(Admin, broker), rows)
     return found, rows.entries, found.run()
@@ -211,6 +227,34 @@ def test_whatever_entry_a_broker_names_last_a_batch_is_read_to_its_end(
     broker.batches.append([Message(2, 1)])
     _, entries, missing = audited(broker, tmp_path, monkeypatch, timeout_s=2.0)
     assert (missing, entries) == (None, [0, 1, 2, 2])
+
+
+@pytest.mark.parametrize("ask", ["missing", "go_on"])
+def test_a_question_on_a_connection_that_is_gone_is_asked_again(
+    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its twin is a broker that never answers: that is an error in words, and not a defect of the program."""
+    broker = Broker(LOG, messages(0, 1, 2))
+    monkeypatch.setattr(client, "new_client", lambda *_: broker)
+    monkeypatch.setattr(client, "Watch", lambda *_: broker)
+    reader = client.Consumer(config_of(tmp_path), cast(Witnesses, None))
+    assert reader.read(0.0) is not None
+    end = EndPosition(partition=0, extents=((LEDGER, 3),))
+
+    def asked() -> None:
+        if ask == "missing":
+            assert reader.missing((end,)) is None
+        else:
+            reader.go_on(0, LEDGER, 4)
+
+    broker.disconnects = 2
+    asked()
+    assert (broker.disconnects, broker.sought) == (0, [4] if ask == "go_on" else [])
+    reader._ended.clear()  # it asks once for each end
+    broker.disconnects = 1 << 30
+    monkeypatch.setattr(client, "ANSWERED_S", 0.05)
+    with pytest.raises(PlatformError, match=r"partition 0: got .*NotConnected"):
+        asked()
 
 
 @pytest.mark.parametrize("question", ["read_positions"])

@@ -17,6 +17,7 @@ from dedup_runners.configs import ProducerConfig
 from dedup_runners.producer import produce
 from dedup_runners.recording.journals import Journal, Observer
 from dedup_runners.recording.recorders import Recorder
+from dedup_runners.workloads import resend
 from dedup_runners.workloads.resend import Resending
 from dedup_runners.workloads.restart import beyond
 
@@ -60,12 +61,12 @@ class Client:
         return len(chunk.payloads)
 
 
-def config_of(folder: Path, sequence: str = "New", streams: int = 1) -> ProducerConfig:
+def config_of(folder: Path, sequence: str = "New", streams: int = 1, **more: int) -> ProducerConfig:
     endpoints = {"system": "pulsar", "client_bootstrap": "x", "direct_bootstrap": "x", "brokers": []}
     given = {
         "run_id": "r1", "folder": str(folder), "endpoints": endpoints, "topic": "t", "library": "pulsar-client",
         "deduplication": True, "producer_name": "p", "messages": MESSAGES * streams, "sends": True, "streams": streams,
-        "resend": {"sequence": sequence},
+        "resend": {"sequence": sequence}, **more,
     }  # fmt: skip
     return ProducerConfig.model_validate_json(json.dumps(given))
 
@@ -99,6 +100,22 @@ def test_an_old_id_that_the_broker_calls_known_promises_nothing(
     rows: Any = pq.ParquetDataset(tmp_path / "outcomes").read().to_pylist()
     again = {row["outcome"] for row in rows if row["attempt"]}
     assert again == {Outcome.UNKNOWN if unknown > LOST else Outcome.OK}
+
+
+@pytest.mark.parametrize(("wait_s", "segments"), [(0.1, 3), (1.0, 2)], ids=["two ranges", "one range"])
+def test_a_slow_producer_writes_no_segment_for_each_hand_over(
+    answer: Callable[[int], None], tmp_path: Path, wait_s: float, segments: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hands over two messages at a time. The rows are in the order of the sends, however many are in a segment."""
+    monkeypatch.setattr(resend, "AGAIN_S", wait_s, raising=False)
+    answer(0)
+    produce(config_of(tmp_path, messages=40, messages_per_second=200))
+    paths = sorted((tmp_path / "sent").iterdir())
+    rows = [(row["value"], row["attempt"]) for path in paths for row in pq.read_table(path).to_pylist()]
+    upto = 20 if segments == 3 else 40
+    plan, again = [(value, 0) for value in range(1, 41)], [(value, 1) for value in range(1, LOST + 1)]
+    assert len(paths) == segments
+    assert rows == [*plan[:upto], *again, *plan[upto:]]
 
 
 @pytest.mark.parametrize(("streams", "one", "all_of_them"), [(1, 2, 4), (2, 0, 0)])

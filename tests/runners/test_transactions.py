@@ -269,6 +269,25 @@ def test_what_is_no_hole_is_asked_for_again() -> None:
     assert left == [(0, 0, 1), (0, 4, 4), (0, 6, 6), (1, 3, 3)]
 
 
+@pytest.mark.parametrize(
+    ("unread", "named", "left"),
+    [
+        ([(7, 4, 4)], [(9, 4, 4)], [(7, 4, 4)]),
+        ([(7, 0, 9), (9, 0, 0)], [(7, 0, 9), (9, 0, 0)], []),
+        ([(7, 0, 9), (9, 0, 1)], [(7, 0, 9), (9, 0, 0)], [(9, 1, 1)]),
+    ],
+    ids=["another ledger", "each by its own", "each by its own but one entry"],
+)
+def test_a_hole_of_one_ledger_proves_nothing_of_another(
+    unread: list[tuple[int, int, int]], named: list[tuple[int, int, int]], left: list[tuple[int, int, int]]
+) -> None:
+    """Pulsar's partitions are many ledgers, each with entries from 0."""
+    proven_holes = tuple(Hole(ledger=at, first=first, last=last, proof=Proof.MARKER) for at, first, last in named)
+    end = EndPosition(partition=0, extents=((7, 10), (9, 5)), holes=proven_holes)
+    found = unproven([admins.Hole(0, *each, ()) for each in unread], [end])
+    assert [tuple(each[1:4]) for each in found] == left
+
+
 # Which transactions are open.
 
 

@@ -11,6 +11,7 @@ from dedup.history.histories import SCHEMAS, TABLES, parquet_writer
 from dedup.payloads import MAX_VALUE
 from dedup_spark.engine import chunks
 from dedup_spark.engine.chunks import MAX_BATCH, MAX_ENTRY
+from dedup_spark.engine.files import File, Inspected
 from dedup_spark.engine.islands import OUTCOME, PORTION, READ, SENT
 from dedup_spark.engine.positions import Ends
 from dedup_spark.job import shares
@@ -135,3 +136,13 @@ def test_every_core_is_dealt_as_many_tasks_and_every_chunk_once(cores: int, coun
     dealt = shares(items, cores)
     assert len(dealt) % cores == 0
     assert sorted(item.number for share in dealt for item in share) == list(range(count))
+
+
+@pytest.mark.parametrize("numbers", [[99_999, 100_000, 100_001], [0, 9, 10]], ids=["more digits", "five digits"])
+def test_segments_are_read_in_the_order_of_their_numbers(numbers: list[int]) -> None:
+    """The row of a message is its place among all that were sent: it tells which fault it was sent before."""
+    named = [File(0, "run", f"sent/{number:05}.parquet", ROWS, 1, "") for number in numbers]
+    found = chunks.chunks_of([Inspected(each, (), (ROWS,)) for each in reversed(named)])
+    assert [(Path(each.path).stem, each.row) for each in found] == [
+        (f"{number:05}", ROWS * place) for place, number in enumerate(numbers)
+    ]

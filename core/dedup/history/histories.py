@@ -154,7 +154,12 @@ def sha256_of(path: Place) -> str:
 def segments(folder: Place, table: str) -> list[Place]:
     """The closed segments of one table in the order they were written."""
     names = (name for name in below(folder / table) if name.endswith(".parquet") and "/" not in name)
-    return [folder / table / name for name in names]
+    return [folder / table / name for name in sorted(names, key=by_number)]
+
+
+def by_number(name: str) -> tuple[int, str]:
+    """A key that sorts a table's segments as they were written: the 100,001st has a number of six digits."""
+    return len(name), name
 
 
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:

@@ -7,19 +7,18 @@ listener; only the round trip takes the clients' path.
 """
 
 import time
-import uuid
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from importlib.metadata import version
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import confluent_kafka
-from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType  # type: ignore[attr-defined]
 from kafka.record.default_records import DefaultRecordBatch
 
 from dedup.errors import DedupError, PlatformError
-from dedup.experiment.endpoints import Endpoints, Security
+from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
 from dedup_runners.admins import (
@@ -27,7 +26,6 @@ from dedup_runners.admins import (
     CALL_TIMEOUT_S,
     CLIENT_ID,
     MOVE_TIMEOUT_S,
-    PROBE,
     READ_AGAIN_PAUSE_S,
     READY_TIMEOUT_S,
     TIMES_READ_AGAIN,
@@ -38,6 +36,7 @@ from dedup_runners.admins import (
     views,
 )
 from dedup_runners.admins.batches import Census, Proof, identity, passed_over, resumption, stored_batches, take_census
+from dedup_runners.admins.exchanges import exchange, ignore
 from dedup_runners.admins.hanging import open_in_all
 from dedup_runners.admins.transactions import Open
 from dedup_runners.admins.views import Partition, View, active_controller, agreed, end_offset, reassign, view
@@ -212,8 +211,12 @@ class KafkaAdmin(Closing):
 
     def batches(self, topic: str, partition: int, end: int) -> list[DefaultRecordBatch]:
         """All stored batches of a partition below an offset."""
-        leader, _ = self._leaders(topic)[partition]
-        return list(stored_batches(leader, topic, partition, end, CENSUS_TIMEOUT_S, self._security))
+
+        def ask() -> list[DefaultRecordBatch]:
+            leader, _ = self._leaders(topic)[partition]
+            return list(stored_batches(leader, topic, partition, end, CENSUS_TIMEOUT_S, self._security))
+
+        return persistently(ask, ANSWERED_S, f"the stored batches of {topic}/{partition}")
 
     def stored(self, topic: str, partition: int, batch: Hashable) -> list[str]:
         def ask() -> list[str]:
@@ -370,7 +373,7 @@ class KafkaAdmin(Closing):
                 "bootstrap.servers": self._endpoints.direct_bootstrap,
                 "client.id": CLIENT_ID,
                 "log_level": 0,
-                "error_cb": _ignore,  # type: ignore[dict-item]
+                "error_cb": ignore,  # type: ignore[dict-item]
                 "reconnect.backoff.max.ms": 500,
                 "socket.connection.setup.timeout.ms": 5000,
             }
@@ -436,65 +439,6 @@ def _leaderless(topic: str, partition: int) -> PlatformError:
     )
 
 
-class NotExchanged(PlatformError):
-    """A message was not written or not read back; `error` is the broker's refusal of it, if that is why."""
-
-    def __init__(self, topic: str, got: str, error: KafkaError | None = None) -> None:
-        super().__init__(
-            where=f"round trip on {topic}",
-            got=got,
-            rule="a message written through the clients' path is read back",
-            todo="look into the brokers' logs and whether the proxy still holds a toxic",
-        )
-        self.error = error
-
-
-def exchange(bootstrap: str, security: Security, topic: str, parts: Sequence[int], deadline: float) -> None:
-    """Write a token to each of these partitions and read it back, over new connections; or NotExchanged."""
-    settings: dict[str, Any] = {
-        **credentials.librdkafka(security),
-        "bootstrap.servers": bootstrap,
-        "client.id": PROBE,
-        "log_level": 0,
-        "error_cb": _ignore,
-    }
-    left_ms = max(1, int((deadline - time.monotonic()) * 1000))
-    producer = Producer({**settings, "acks": "all", "linger.ms": 0, "message.timeout.ms": left_ms})
-    written: list[TopicPartition] = []
-    refused: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            refused.append(error)
-        else:
-            written.append(TopicPartition(topic, message.partition(), message.offset()))
-
-    token = uuid.uuid4().bytes
-    for part in parts:
-        producer.produce(topic, token, partition=part, on_delivery=delivered)
-    producer.flush(max(0.0, deadline - time.monotonic()))
-    if refused:
-        raise NotExchanged(topic, str(refused[0]), refused[0])
-    if len(written) < len(parts):
-        raise NotExchanged(topic, f"{len(written)} of {len(parts)} messages acknowledged in time")
-    consumer = Consumer({**settings, "group.id": PROBE, "enable.auto.commit": False, "fetch.wait.max.ms": 50})
-    missing = {(place.partition, place.offset) for place in written}
-    try:
-        consumer.assign(written)
-        while missing and (left_s := deadline - time.monotonic()) > 0:
-            message = consumer.poll(min(left_s, 1.0))
-            if message is not None and message.error() is None and message.value() == token:
-                missing.discard((message.partition(), message.offset()))
-    finally:
-        consumer.close()
-    if missing:
-        raise NotExchanged(topic, f"{len(missing)} of {len(written)} written messages not read back in time")
-
-
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     return host, int(port)
-
-
-def _ignore(_error: KafkaError) -> None:
-    """librdkafka's own reports of lost connections: expected under faults, and seen where they matter."""

@@ -11,6 +11,7 @@ leader names the producers whose transactions are open there (DescribeProducers,
 admins/hanging.py.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -128,14 +129,14 @@ def holes_in(
 
 def unproven(unread: Iterable[admins.Hole], ends: Iterable[EndPosition]) -> Iterator[admins.Hole]:
     """What is left of the `unread` entries without those that the ends name as holes: a message may have been there."""
-    named = {end.partition: end.holes for end in ends}
+    named = {end.partition: [(each.ledger, each.first, each.last) for each in end.holes] for end in ends}
     for hole in unread:
-        first = hole.first
-        for empty in named.get(hole.partition, ()):
-            if hole.first <= empty.first <= hole.last:
-                if first < empty.first:
-                    yield hole._replace(first=first, last=empty.first - 1)
-                first = empty.last + 1
+        first, empty = hole.first, named.get(hole.partition, [])
+        begin, stop = (bisect_left(empty, (hole.ledger, entry)) for entry in (hole.first, hole.last + 1))
+        for _, empty_first, empty_last in empty[begin:stop]:
+            if first < empty_first:
+                yield hole._replace(first=first, last=empty_first - 1)
+            first = empty_last + 1
         if first <= hole.last:
             yield hole._replace(first=first)
 

@@ -190,8 +190,8 @@ def number(frame: Frame) -> int:
     return int.from_bytes(frame.body[:COUNT_BYTES], "big")
 
 
-def outcomes(frame: Frame, streams: int) -> Outcomes:
-    """The rows of a frame OUTCOMES, after its number."""
+def outcomes(frame: Frame, streams: int, partitions: int) -> Outcomes:
+    """The rows of a frame OUTCOMES, after its number; `partitions`: how many the topic has."""
     size = len(frame.body) - COUNT_BYTES
     if size % ROW.itemsize:
         raise Garbled(f"{size} bytes of outcomes, and each has {ROW.itemsize}")
@@ -202,7 +202,7 @@ def outcomes(frame: Frame, streams: int) -> Outcomes:
     if len(rows) and (stream.max() >= streams or value.min() < 1 or rows["outcome"].max() > max(Outcome)):
         raise Garbled("an outcome of a message that is none, or an outcome that is none")
     native = {name: rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in ROW.names or ()}
-    return Outcomes(
+    found = Outcomes(
         stream,
         value,
         native["outcome"].astype(np.int8),
@@ -211,6 +211,22 @@ def outcomes(frame: Frame, streams: int) -> Outcomes:
         native["entry"],
         native["batch"],
     )
+    _check_positions(found, partitions)
+    return found
+
+
+def _check_positions(found: Outcomes, partitions: int) -> None:
+    """Garbled if one is no position: a library's own number for "none" would be read as a place in the log."""
+    nowhere = (found.partitions < 0) | (found.partitions >= partitions) | (found.ledgers < 0) | (found.batches < 0)
+    wrong = (found.entries < -1) | ((found.entries >= 0) & nowhere)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        partition, ledger, entry, batch = (int(column[at]) for column in found[3:])
+        raise Garbled(
+            f"value {found.values[at]:,} of stream {found.streams[at]} at partition {partition}, ledger {ledger}, "
+            f"entry {entry}, batch {batch}: no position of a topic with partitions 0 to {partitions - 1}, and without "
+            "one the entry is -1"
+        )
 
 
 def rows_of(outcomes: Outcomes) -> bytes:

@@ -96,6 +96,7 @@ class Producer:
         self.library_version, self.problem = config.library, ""
         self.effective_config: dict[str, str] = {}
         self._library, self._streams, self._patience_s = config.library, config.streams, config.delivery_timeout_s
+        self._partitions = config.topic_partitions
         self._record, self._witnesses, self._program = record, witnesses, config.program
         self._changed = threading.Condition()
         self._come: list[Outcomes] = []
@@ -298,7 +299,7 @@ class Producer:
                 self._take_state(frame)
 
     def _take_outcomes(self, frame: Frame) -> None:
-        outcomes = wire.outcomes(frame, self._streams)
+        outcomes = wire.outcomes(frame, self._streams, self._partitions)
         ended = np.bincount(outcomes.streams, minlength=self._streams)
         numbers = self._numbers(outcomes)
         if len(numbers) and numbers.max() >= self._asked:

@@ -344,7 +344,7 @@ class Consumer:
         found = []
         for partition, consumer in enumerate(self._consumers):
             # Its answer comes on the messages' connection, behind those that were sent before.
-            persistently(consumer.get_last_message_id, f"partition {partition}", time.monotonic() + ANSWERED_S)
+            _answered(consumer.get_last_message_id, partition)
             if (rows := self._receive(partition)) is not None:
                 found.append(rows)
         return found
@@ -379,7 +379,7 @@ class Consumer:
         return None
 
     def go_on(self, partition: int, ledger: int, entry: int) -> None:
-        self._consumers[partition].seek(pulsar.MessageId(partition, ledger, entry, -1))
+        _answered(partial(self._consumers[partition].seek, pulsar.MessageId(partition, ledger, entry, -1)), partition)
         self._last[partition] = (ledger, entry - 1, LAST_OF_BATCH)
 
     def close(self) -> None:
@@ -388,7 +388,7 @@ class Consumer:
 
     def _in_batch(self, partition: int) -> bool:
         """Whether the entry that was read last has messages that were not."""
-        newest, last = self._consumers[partition].get_last_message_id(), self._last[partition]
+        newest, last = _answered(self._consumers[partition].get_last_message_id, partition), self._last[partition]
         if self._transacted and (newest.ledger_id(), newest.entry_id()) != last[:2]:
             return False  # older brokers name a marker, or what was aborted: what is left of the entry is drained
         return bool(last < (newest.ledger_id(), newest.entry_id(), newest.batch_index()))
@@ -473,9 +473,12 @@ def persistently(make: Callable[[], Any], topic: str, deadline: float) -> Any:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.1)
-    raise PlatformError(
-        where=topic, got=message, rule="the client must be connected before the first message", todo=todo
-    )
+    raise PlatformError(where=topic, got=message, rule="the brokers answer a client that connects or asks", todo=todo)
+
+
+def _answered(ask: Callable[[], Any], partition: int) -> Any:
+    """What brokers answer a consumer; PlatformError if they do not for so long."""
+    return persistently(ask, f"partition {partition}", time.monotonic() + ANSWERED_S)
 
 
 def _values_of(name: str) -> str:

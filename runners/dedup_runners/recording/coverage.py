@@ -6,6 +6,7 @@ reader is asked for it (`undeliverable` of `dedup_runners.admins`): the broker c
 both get the entries before and after.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -45,9 +46,14 @@ class Coverage:
             runs.append((first, last))
             self._count += 1
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether the reader could not be followed."""
+        return self._count >= MAX_RUNS
+
     def holes(self, end: tuple[EndPosition, ...]) -> list[Hole]:
         """What was not read of what lies below `end`, in order; none if the reader could not be followed."""
-        return [] if self._count >= MAX_RUNS else [hole for each in end for hole in self._holes(each)]
+        return [] if self.gave_up else [hole for each in end for hole in self._holes(each)]
 
     def stops(self, end: tuple[EndPosition, ...]) -> list[tuple[EndPosition, int, int]]:
         """Where reading stands in each partition that was not read to its `end`: the (ledger, entry) to come next."""
@@ -72,7 +78,9 @@ class Coverage:
                 next_entry = max(next_entry, last + 1)
             if next_entry < entries:
                 missing.append((ledger, next_entry, entries - 1))
+        read.sort()
         for ledger, first, last in missing:
-            before = [place for place in read if place < (ledger, first)]
-            after = [place for place in read if place > (ledger, last)]
-            yield Hole(end.partition, ledger, first, last, (*before[-1:], *after[:1]))
+            before, after = bisect_left(read, (ledger, first)), bisect_right(read, (ledger, last))
+            yield Hole(
+                end.partition, ledger, first, last, (*read[max(before - 1, 0) : before], *read[after : after + 1])
+            )

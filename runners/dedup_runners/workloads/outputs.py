@@ -137,6 +137,8 @@ class Committed:
         self.of_lives: dict[int, int] = {}
 
     def write(self, _table: str, columns: Columns) -> None:
+        if not len(columns[0]):
+            return  # what was read is not of this tool, and the reader tells it
         first = self._first(*columns[1:5])
         _, *place_and_value, sessions, attempts = (column[first] for column in columns)
         lives = self._lives(sessions, attempts)

@@ -25,6 +25,8 @@ from dedup_runners.workloads.sends import Sends
 
 MOST_ATTEMPTS: Final = 10
 """So often a message is sent by the application, and no more."""
+AGAIN_S: Final = 1.0
+"""How long what has failed may wait where the workload says how many messages are sent in a second."""
 
 
 class Resending(Sends):
@@ -71,7 +73,7 @@ class Resending(Sends):
         plan = np.arange(self._config.messages, dtype=np.int64)
         going = True
         while going and len(plan):
-            size = min(self._at_once, self._range(len(plan)))  # what has failed comes again soon
+            size = min(self._before_again, self._range(len(plan)))
             going = self.send_messages(plan[:size]) and self._send_again()
             plan = plan[size:]
         self.client.finish()
@@ -89,6 +91,15 @@ class Resending(Sends):
                 open_sends=open_sends,
             )
         )
+
+    @property
+    def _before_again(self) -> int:
+        """How many messages of the plan are written down and sent before what has failed is sent again.
+
+        Each such range is a segment. So a slow producer's is what it sends in a second, and not one hand-over.
+        """
+        rate = self._config.messages_per_second or 0
+        return max(self._at_once, int(rate * AGAIN_S))
 
     def _send_again(self) -> bool:
         """Send what has failed by now, in the order in which it did; False if not all was sent."""

@@ -8,7 +8,6 @@ problem in the note: only its own run loses its verdict.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from dedup.history.histories import (
     SCHEMA_VERSION,
     SCHEMAS_WITH_SESSIONS,
     SEND,
+    by_number,
     same_columns,
     schemas,
 )
@@ -123,7 +123,7 @@ def chunks_of(
     chunks: list[Chunk] = []
     for (run, kind), listed in sorted(tables.items()):
         version = listed[0].file.version
-        for path, first, final, row in _parts(sorted(listed, key=attrgetter("file.path")), chunk_rows):
+        for path, first, final, row in _parts(sorted(listed, key=lambda each: by_number(each.file.path)), chunk_rows):
             chunks.append(Chunk(len(chunks), run, kind, path, first, final, row, rows(run, kind), version))
     return chunks
 
