@@ -29,7 +29,7 @@ def plain(said: Said) -> str:
 def test_a_folder_is_shown_as_the_run_showed_it(dedup: Command, tmp_path: Path) -> None:
     said = dedup("results", finished(tmp_path / "mine"))
     assert said.code == 0
-    assert "sums over all runs" in said.out and "verdict: pass" in said.out
+    assert "sums over runs" in said.out and "verdict: pass" in said.out
 
 
 def test_its_json_is_summary_json(dedup: Command, tmp_path: Path) -> None:
