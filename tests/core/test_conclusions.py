@@ -57,7 +57,7 @@ def test_a_convincing_experiment_passes_and_says_why() -> None:
     assert [reason.text for reason in concluded.reasons] == [
         "kafka: control: copies in 2 of 2 effective runs in the time of fault cut "
         "(Fisher's p against the treatment: 0.167)",
-        "kafka: dedup: 2 clean effective runs: fewer than 77.6% of runs go wrong "
+        "kafka: dedup: 2 clean effective runs: fewer than 77.7% of runs go wrong "
         "(95 % confidence, if runs are independent)",
     ]
     control, treatment = concluded.systems

@@ -52,7 +52,7 @@ def test_a_row_for_each_variant() -> None:
         (),
     )
     assert treatment.strength == (
-        "2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence, if runs are independent)"
+        "2 clean effective runs: fewer than 77.7% of runs go wrong (95 % confidence, if runs are independent)"
     )
     assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
 

@@ -52,12 +52,12 @@ class Strength(Record):
         sure = "(95 % confidence, if runs are independent)"
         if self.failed_runs:
             judged = self.clean_runs + self.failed_runs
-            bound = f": fewer than {self.rate_bound:.1%} of runs do {sure}" if self.clean_runs else ""
+            bound = f": fewer than {statistics.percent_below(self.rate_bound)} of runs do {sure}" if self.clean_runs else ""
             return f"{self.failed_runs:,} of {judged:,} runs went wrong{bound}"
         if not self.clean_runs:
             return "no clean effective run"
         runs = "1 clean effective run" if self.clean_runs == 1 else f"{self.clean_runs:,} clean effective runs"
-        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong {sure}"
+        return f"{runs}: fewer than {statistics.percent_below(self.rate_bound)} of runs go wrong {sure}"
 
 
 class GroupVerdict(Record):
