@@ -8,21 +8,22 @@ from threading import Event
 from typing import Any
 
 import pytest
+import yaml
 from rich.console import Console
 from tests.lab.conftest import Command, one_line
 
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
 from dedup.experiment.dialects.kafka import KAFKA
-from dedup.experiment.endpoints import Broker, Endpoints
+from dedup.experiment.endpoints import Broker, Endpoints, Security
 from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
-from dedup.experiment.spec import Experiment, load
+from dedup.experiment.spec import Experiment, load, parse
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
 from dedup_lab.exploring import grounds, replays, strikes
 from dedup_lab.exploring.crews import STRIKES, Again, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.folders import VISITS, Asked, Folder
-from dedup_lab.exploring.grounds import Shape, Site, of_file
+from dedup_lab.exploring.grounds import Access, Shape, Site, of_file
 from dedup_lab.exploring.shrinking import shrink
 from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.visits import Ground
@@ -459,7 +460,45 @@ def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
     assert [note.split(":")[0] for note in notes] == [
         "20 messages instead of 1,000,000",
         "the file's faults are left out",
+        "left out of the file",
     ]
+    assert notes[2] == "left out of the file: network.latency"
+
+
+def test_what_else_of_a_file_plays_no_part_is_said() -> None:
+    document = yaml.safe_load((ROOT / "examples/explore/kafka.yaml").read_text())
+    rest = {"keys": {"count": 2}, "payload": {"bytes": 100}, "messagesPerSecond": 5}
+    document["spec"]["workload"] |= rest
+    document["spec"]["systems"][0]["network"] = {"latency": "20ms"}
+    document["spec"]["timeouts"] = {"delivery": "30s"}
+    names = {each["name"] for each in document["spec"]["variants"]}
+    document["spec"]["variants"].append({"name": "more", "deduplication": "Enabled", "expect": "AtLeastOnce"})
+    experiment, notes = of_file(parse(document, source="f"), "f", Shape())
+    assert notes == (
+        "left out of the file: workload.payload, workload.keys, workload.messagesPerSecond, network.latency, "
+        "timeouts.delivery, variant more",
+    )
+    assert {each.name for each in grounds.variants_of(experiment, "f")} == names
+
+
+@pytest.mark.parametrize(
+    ("access", "option"),
+    [
+        (Access(admin="http://h:8080"), "--admin"),
+        (Access(Security(ca=Path("ca"))), "--tls or --ca"),
+        (Access(Security(ca=Path("ca"), sasl="PLAIN", login=Path("l"))), "--sasl"),
+        (Access(Security(ca=Path("ca"), token=Path("t"))), "--token"),
+        (Access(Security(ca=Path("ca"), certificate=Path("c"), key=Path("k"))), "--cert"),
+    ],
+)
+def test_options_that_say_how_brokers_are_reached_are_not_for_a_file(
+    access: Access, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(grounds, "_started")  # nothing is
+    file = str(ROOT / "examples/explore/kafka.yaml")
+    standing = grounds.standing(file, access, Shape(), tmp_path, Event(), lambda _: None)
+    with pytest.raises(SpecificationError, match=f"{option}: got the file "), standing:
+        raise AssertionError
 
 
 @pytest.mark.parametrize("name", ["kafka", "seeded-defect", "pulsar", "pulsar-seeded-defect"])
