@@ -33,6 +33,7 @@ from dedup.refusals import location, short
 from dedup.wire.files import Failure
 
 STATE: Final = "state.json"
+LOCK: Final = ".lock"
 
 
 def write(path: Path, text: str) -> None:
@@ -257,9 +258,20 @@ def _digest_in(root: Path) -> str | None:
 
 
 @contextmanager
+def made_for(root: Path) -> Iterator[None]:
+    """A folder that was made for one command; it goes if nothing is left in it, so that the command can be repeated."""
+    try:
+        yield
+    finally:
+        if root.is_dir() and {each.name for each in root.iterdir()} <= {LOCK}:
+            (root / LOCK).unlink(missing_ok=True)
+            root.rmdir()
+
+
+@contextmanager
 def alone(root: Path, command: str) -> Iterator[None]:
     """Hold a results folder; while it is held the same command is refused there."""
-    with (root / ".lock").open("w") as file:
+    with (root / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

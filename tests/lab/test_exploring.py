@@ -518,8 +518,11 @@ def test_only_one_system_with_a_client_of_ours_is_explored(name: str) -> None:
 
 def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> None:
     assert "write kafka://HOST" in one_line(dedup("explore", "kafka://h", "--out", tmp_path / "a"))
+    assert not (tmp_path / "a").exists()  # it is no hindrance to the corrected command
     assert "nothing may be there" in one_line(dedup("explore", "kafka://h:1", "--out", tmp_path))
     assert "folder of an exploration" in one_line(dedup("explore", "kafka://h:1", "--resume", tmp_path / "none"))
+    (tmp_path / "mine").mkdir()
+    assert dedup("explore", "kafka://h", "--resume", tmp_path / "mine").code == 4 and (tmp_path / "mine").is_dir()
     said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
     assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
     assert "names the folder already" in one_line(said) and said.code == 4
