@@ -207,6 +207,14 @@ def test_a_damaged_experiment_is_no_defect_of_dedup(text: bytes, dedup: Command,
     assert f"{folder}/experiment.json: got text that is not JSON; " in one_line(said)
 
 
+def test_the_results_of_an_experiment_are_no_csv_pair_to_trust(dedup: Command, tmp_path: Path) -> None:
+    folder = results.create(tmp_path / "results", harness.experiment(harness.document("kafka-kill-tcp"))).root
+    for more in ([], ["--expect", "ExactlyOnce"]):
+        said = dedup("verify", folder, "--trust-csv", *more)
+        assert said.code == 4
+        assert one_line(said).startswith(f"error --trust-csv: got {folder}, the results of an experiment; ")
+
+
 def whole(folder: Path) -> Path:
     """A clean history of ten messages."""
     history = History(
