@@ -11,6 +11,7 @@ from tests.core.evidences import all_evidence
 from tests.core.evidences import experiment as small
 
 from dedup.errors import EvidenceError
+from dedup.experiment.statistics import fisher_two_sided
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.summaries import Summary, summarise
 from dedup.judgement.verdicts import Verdict
@@ -66,7 +67,7 @@ def test_the_page_has_each_figure_with_its_n_and_the_rate_with_its_p() -> None:
     assert "| runs with duplicates | 45 of 50 | 2 of 3; p = " in own
     assert "| values read more than once, a run | 4,977.9 | 2,000.0 |" in own
     assert "here: 0 of 2 with any, or a loss." in own
-    assert "found nothing in flight, and which count for nothing: 1 of 6." in own
+    assert "Runs that were not effective, and are in none of these figures: 1 of 6." in own
     assert "Recorded with kafka-java kafka-clients 4.3.1." in own
     assert found.count("Here: not made yet, 0 runs.") == 3
 
@@ -88,6 +89,21 @@ def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: 
 def test_a_loss_or_a_copy_with_deduplication_is_told() -> None:
     found = page([batch(run(CONTROL, 1), run("dedup", 1), run("dedup", not_received=1), run("dedup"))])
     assert "here: 2 of 3 with any, or a loss." in found
+
+
+def test_a_run_with_deduplication_whose_fault_missed_counts_for_nothing_and_what_it_did_is_told() -> None:
+    missed = run("dedup", effective=False)
+    assert "here: 0 of 1 with any" in page([batch(run(CONTROL, 1), run("dedup"), missed)])
+    found = page([batch(run(CONTROL, 1), run("dedup"), missed, run("dedup", 1, effective=False))])
+    assert (
+        "here: 0 of 1 with any" in found and "Of these, with deduplication and with duplicates or a loss: 1." in found
+    )
+    assert "Of these, with deduplication" not in page([batch(run(CONTROL, 1), run(CONTROL, 1, effective=False))])
+
+
+def test_p_is_that_of_dedup_compare() -> None:
+    of, ours = KILL_TCP.of_s0, Figures(35, 35, 0, 0, 0, 0)
+    assert p_value(of, ours) == float(fisher_two_sided(45, 50, 35, 35)) < 0.1
 
 
 def test_equal_rates_do_not_differ_and_opposite_ones_do() -> None:

@@ -30,6 +30,7 @@ from dedup.judgement.verdicts import judge_alone
 from dedup.process import machines
 from dedup_lab.children import Children, OfRun
 from dedup_lab.judging import judge
+from dedup_lab.results import made_for
 from dedup_lab.targets import Target, found, target
 from dedup_lab.terminal.checks import show
 from dedup_runners import admins, credentials
@@ -323,7 +324,8 @@ def _folder(out: Path | None) -> Iterator[Path]:
             )
         with machines.at("--out"):
             out.mkdir(parents=True)
-        yield out
+        with made_for(out):
+            yield out
         return
     folder, keep = Path(tempfile.mkdtemp(prefix=PREFIX)), False
     try:

@@ -282,6 +282,7 @@ def results(
             "--context": context,
             "--kubeconfig": kubeconfig,
             "--output": output,
+            "--histories": histories or None,
             "--follow": follow or None,
         }
         if given := [option for option, value in of_clusters.items() if value is not None]:

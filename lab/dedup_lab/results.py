@@ -33,6 +33,7 @@ from dedup.refusals import location, short
 from dedup.wire.files import Failure
 
 STATE: Final = "state.json"
+LOCK: Final = ".lock"
 
 
 def write(path: Path, text: str) -> None:
@@ -78,10 +79,11 @@ class Results:
         return folder
 
     def experiment(self) -> Experiment:
-        return parse(json.loads((self.root / EXPERIMENT).read_text()), source=str(self.root / EXPERIMENT))
+        path = self.root / EXPERIMENT
+        return _parsed(path, path.read_bytes())
 
     def state(self) -> State:
-        return State.model_validate_json((self.root / STATE).read_bytes())
+        return _state(self.root / STATE, (self.root / STATE).read_bytes())
 
     def save(self, state: State) -> None:
         write(self.root / STATE, state.model_dump_json(indent=1))
@@ -147,15 +149,7 @@ def experiment_of(where: Place, digest: str, use: str, beside: str) -> Experimen
             rule=f"a {use} must know what was run, and an older dedup did not keep that in a store",
             todo="put the experiment there as JSON, with the systems, runs and messages of that execution",
         )
-    try:
-        experiment = parse(json.loads(found), source=str(path))
-    except ValueError:
-        raise EvidenceError(
-            where=str(path),
-            got="text that is not JSON",
-            rule="experiment.json is one JSON document, so this one is damaged",
-            todo="restore it from where it was copied",
-        ) from None
+    experiment = _parsed(path, found)
     if experiment.digest() != digest:
         raise EvidenceError(
             where=str(path),
@@ -164,6 +158,32 @@ def experiment_of(where: Place, digest: str, use: str, beside: str) -> Experimen
             todo="put the experiment there that was run; or use the version of dedup that ran it",
         )
     return experiment
+
+
+def _parsed(path: Place, found: bytes) -> Experiment:
+    """What an experiment.json says; EvidenceError, in one line, if it is damaged."""
+    try:
+        return parse(json.loads(found), source=str(path))
+    except ValueError:
+        raise EvidenceError(
+            where=str(path),
+            got="text that is not JSON",
+            rule="experiment.json is one JSON document, so this one is damaged",
+            todo="restore it from where it was copied",
+        ) from None
+
+
+def _state(path: Path, found: bytes) -> State:
+    """What a state.json says; EvidenceError, in one line, if it is damaged."""
+    try:
+        return State.model_validate_json(found)
+    except ValidationError:
+        raise EvidenceError(
+            where=str(path),
+            got="a file that is damaged, or of another version of dedup",
+            rule="it says which experiment the folder is of, and how far that is",
+            todo=f"restore it, or name another folder; to judge the finished runs: dedup verify {path.parent}",
+        ) from None
 
 
 def is_local(name: str) -> bool:
@@ -232,16 +252,26 @@ def resume(root: Path, experiment: Experiment) -> Results:
 
 
 def _digest_in(root: Path) -> str | None:
+    """The experiment that a folder is of; None if it is no results folder."""
+    found = content_of(root / STATE)
+    return None if found is None else _state(root / STATE, found).digest
+
+
+@contextmanager
+def made_for(root: Path) -> Iterator[None]:
+    """A folder that was made for one command; it goes if nothing is left in it, so that the command can be repeated."""
     try:
-        return State.model_validate_json((root / STATE).read_bytes()).digest
-    except (OSError, ValidationError):
-        return None
+        yield
+    finally:
+        if root.is_dir() and {each.name for each in root.iterdir()} <= {LOCK}:
+            (root / LOCK).unlink(missing_ok=True)
+            root.rmdir()
 
 
 @contextmanager
 def alone(root: Path, command: str) -> Iterator[None]:
     """Hold a results folder; while it is held the same command is refused there."""
-    with (root / ".lock").open("w") as file:
+    with (root / LOCK).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

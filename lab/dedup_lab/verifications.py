@@ -55,8 +55,16 @@ def verify(
     if alone is Engine.SPARK:
         java.find()
     only = paths[0] if len(paths) == 1 else None
-    if expect is None and isinstance(only, Path) and (only / EXPERIMENT).is_file():
-        return _verify_experiment(Results(only), alone, as_json, tables, console)
+    of_experiment = only if isinstance(only, Path) and (only / EXPERIMENT).is_file() else None
+    if of_experiment is not None and trust_csv:
+        raise SpecificationError(
+            where="--trust-csv",
+            got=f"{of_experiment}, the results of an experiment",
+            rule="only a CSV pair without a manifest.json is taken at its word",
+            todo="leave it out",
+        )
+    if expect is None and of_experiment is not None:
+        return _verify_experiment(Results(of_experiment), alone, as_json, tables, console)
     folders = [folder for path in paths for folder in run_folders(path)]
     evidence = _judged(folders, alone, tables, console)
     wanted = expect or Expectation.EXACTLY_ONCE

@@ -34,13 +34,15 @@ def chosen(runs: Sequence[RunRow], most: int = MOST_IN_FULL) -> Choice:
     )
     passed = [run for run in runs if not doubtful(run)]
     examples = _examples(passed)
+    kept = failed[:most]
+    shown = examples[: most - len(kept)]
     telling = _in_turns([run for run in passed if _has_findings(run)], name_of)
-    kept = failed[: max(most - len(examples), 0)]
-    room = max(most - len(examples) - len(kept), 0)
-    beside = [*examples, *[run for run in telling if run not in examples][:room]]
+    room = most - len(kept) - len(shown)
+    beside = [*shown, *[run for run in telling if run not in examples][:room]]
     full = (*kept, *(run for run in passed if run in beside))
     words = [f"{len(kept):,} of {len(failed):,} that did not pass"] if failed else []
-    words += [f"one of each variant that passed ({len(examples):,})"] if examples else []
+    of_all = "" if len(shown) == len(examples) else f" of {len(examples):,}"
+    words += [f"one of each variant that passed ({len(shown):,}{of_all})"] if examples else []
     words += (
         [f"{sum(run in full for run in telling):,} of {len(telling):,} that passed with findings"] if telling else []
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from dedup.experiment.statistics import fisher_p
+from dedup.experiment.statistics import fisher_two_sided
 from testbed.s0.batches import KEPT, Batch, Run
 from testbed.s0.tables import RUNS, TABLES, Figures, Table
 
@@ -15,10 +15,11 @@ each batch below `docs/s0/`, and writes this page. S0 is Jack Vanlightly's compa
 1,000,000 messages without deduplication and 50 with it, the fault at message 50,000. Its figures are sums over its 50
 runs without deduplication.
 
-Ours are of the runs whose fault struck while messages were in flight. *p* is two-sided, by Fisher's exact test: how
-likely so large a difference between the two rates of runs with duplicates would be if both were the same. Other sums
-are no rates, and are shown for each run, since there are not as many runs of ours. Brokers, clients and machines are
-years apart: what is to be compared is whether duplicates come, and of which kind, not how many.
+Ours are of effective runs: the fault struck while messages were under way ([verdicts.md](verdicts.md)). *p* is
+two-sided, by Fisher's exact test: how likely so large a difference between the two rates of runs with duplicates
+would be if both were the same. Other sums are no rates, and are shown for each run, since there are not as many runs
+of ours. Brokers, clients and machines are years apart: what is to be compared is whether duplicates come, and of
+which kind, not how many.
 """
 
 
@@ -35,7 +36,7 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     own = [batch for batch in batches if batch.table == table.name]
     runs = [run for batch in own for run in batch.runs]
     controls = [run for run in runs if run.variant == CONTROL and run.effective]
-    treatments = [run for run in runs if run.variant != CONTROL]
+    treatments = [run for run in runs if run.variant != CONTROL and run.effective]
     yield f"## {table.name}\n"
     if not runs:
         yield f"S0: {table.of_s0.with_copies} of {RUNS} runs with duplicates. Here: not made yet, 0 runs.\n"
@@ -52,11 +53,12 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     ):
         yield f"| {words} | {_mean(table.of_s0, name)} | {_mean(ours, name)} |"
     yield ""
-    wrong = sum(1 for run in treatments if run.values or run.not_received)
-    share = f"{wrong} of {len(treatments)}"
+    share = f"{sum(map(_is_wrong, treatments))} of {len(treatments)}"
     yield f"With deduplication, S0: 0 of {RUNS} runs with duplicates; here: {share} with any, or a loss."
-    missed = sum(1 for run in runs if not run.effective)
-    yield f"Runs whose fault found nothing in flight, and which count for nothing: {missed} of {len(runs)}."
+    missed = [run for run in runs if not run.effective]
+    yield f"Runs that were not effective, and are in none of these figures: {len(missed)} of {len(runs)}."
+    if apart := sum(_is_wrong(run) for run in missed if run.variant != CONTROL):
+        yield f"Of these, with deduplication and with duplicates or a loss: {apart}."
     versions = sorted({f"{what} {version}" for batch in own for what, version in batch.versions.items()})
     yield f"Recorded with {', '.join(versions)}."
     if loads := [batch.load for batch in own if batch.load is not None]:
@@ -64,6 +66,10 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     yield ""
     if (remarks := KEPT / table.name / REMARKS).is_file():
         yield remarks.read_text(encoding="utf-8")
+
+
+def _is_wrong(run: Run) -> bool:
+    return bool(run.values or run.not_received)
 
 
 def figures(runs: Sequence[Run]) -> Figures:
@@ -79,10 +85,8 @@ def figures(runs: Sequence[Run]) -> Figures:
 
 
 def p_value(one: Figures, other: Figures) -> float:
-    """Two-sided: twice the smaller one-sided p of Fisher's test, at most 1."""
-    more = fisher_p(one.with_copies, one.runs, other.with_copies, other.runs)
-    less = fisher_p(other.with_copies, other.runs, one.with_copies, one.runs)
-    return min(1.0, 2 * float(min(more, less)))
+    """Of Fisher's test, two-sided, as `dedup compare` has it."""
+    return float(fisher_two_sided(one.with_copies, one.runs, other.with_copies, other.runs))
 
 
 def _share(of: Figures) -> str:

@@ -34,7 +34,7 @@ def test_a_difference_made_on_purpose_is_found() -> None:
     assert (control.counted, control.p, control.different) == ("with_copies", 1.0, False)
     assert comparison.worse == (
         "old dedup: fail, and pass in new",
-        "old dedup: 6 of 10 (30.4% to 85.0%) runs failed, and 0 of 10 (< 25.9%) in new: p = 0.0217, corrected",
+        "old dedup: 6 of 10 (30.3% to 85.0%) runs failed, and 0 of 10 (< 25.9%) in new: p = 0.0217, corrected",
     )
 
 
@@ -101,7 +101,7 @@ def test_what_is_not_tested_any_more_is_worse() -> None:
 
 def test_rates_have_bounds_even_if_nothing_was_seen() -> None:
     few = Rate(runs_with=0, runs=20, low=0, high=rate_bound(20))
-    assert str(few) == "0 of 20 (< 13.9%)"
+    assert str(few) == "0 of 20 (< 14.0%)"
     comparison = compare([result("new"), result("old", OLD, failed=3, day=2)])
     assert str(row(comparison, "new").failed) == "0 of 10 (< 25.9%)"
     assert str(row(comparison, "new", "control").with_copies) == "10 of 10 (> 74.1%)"
@@ -163,15 +163,15 @@ def test_its_innocent_twin_has_all_its_failed_runs_in_the_rate() -> None:
 
 def test_failed_runs_that_no_rate_has_make_the_verdict_worse_and_are_named() -> None:
     comparison = compare([result("new"), missed(result("old", OLD, failed=4, day=2), range(1, 5))])
-    assert str(row(comparison, "old").failed) == "0 of 6 (< 39.3%)"
+    assert str(row(comparison, "old").failed) == "0 of 6 (< 39.4%)"
     assert comparison.worse == ("old dedup: fail, and pass in new",)
     named = (
         "old dedup: 4 runs that failed are not effective, so no rate and no test has them: "
         "kafka-dedup-001, kafka-dedup-002, kafka-dedup-003, and 1 more"
     )
     assert named in list(claims(comparison)) and named in list(trend_claims(comparison))
-    assert dict(sections(comparison)[2].rows)["failed"] == ["0 of 10 (< 25.9%)", "0 of 6 (< 39.3%) and 4 not effective"]
-    assert "runs that failed 0 of 6 (< 39.3%) and 4 not effective, 0 of 10" in list(claims(comparison))[1]
+    assert dict(sections(comparison)[2].rows)["failed"] == ["0 of 10 (< 25.9%)", "0 of 6 (< 39.4%) and 4 not effective"]
+    assert "runs that failed 0 of 6 (< 39.4%) and 4 not effective, 0 of 10" in list(claims(comparison))[1]
     assert [cell for cell in list(trend(comparison))[2] if "not effective" in cell]
     single = compare([result("new"), missed(result("old", OLD, failed=1, day=2), [1])])
     assert "old dedup: 1 run that failed is not effective, so " in "\n".join(claims(single))
@@ -182,7 +182,7 @@ def test_a_side_whose_failed_runs_are_not_effective_is_not_called_better_without
     comparison = compare([result("old", OLD, failed=9), missed(result("new", failed=4, day=2), range(1, 5))])
     assert comparison.contrasts[1].different
     assert row(comparison, "new").verdict is row(comparison, "old").verdict is Verdict.FAIL
-    assert "different: runs that failed 0 of 6 (< 39.3%) and 4 not effective, 9 of 10" in list(claims(comparison))[1]
+    assert "different: runs that failed 0 of 6 (< 39.4%) and 4 not effective, 9 of 10" in list(claims(comparison))[1]
 
 
 def test_copies_that_are_permitted_are_no_failed_runs() -> None:

@@ -57,7 +57,7 @@ def test_a_convincing_experiment_passes_and_says_why() -> None:
     assert [reason.text for reason in concluded.reasons] == [
         "kafka: control: copies in 2 of 2 effective runs in the time of fault cut "
         "(Fisher's p against the treatment: 0.167)",
-        "kafka: dedup: 2 clean effective runs: fewer than 77.6% of runs go wrong "
+        "kafka: dedup: 2 clean effective runs: fewer than 77.7% of runs go wrong "
         "(95 % confidence, if runs are independent)",
     ]
     control, treatment = concluded.systems
@@ -279,9 +279,13 @@ def test_confidence_counts_effective_runs_only() -> None:
     found = changed(made, all_evidence(made), "kafka-dedup-002", vacuous={"cut": "no client noticed it"})
     concluded = conclude(made, found)
     assert codes(group(concluded, "dedup")) == [Code.FAULT_VACUOUS, Code.TOO_FEW_RUNS]
-    assert (
-        "2 effective runs of 3 are too few for 95 % confidence; 3 of each" in group(concluded, "dedup").reasons[1].text
+    said = (
+        "kafka: control has 3 effective runs of 3, and dedup 2 of 3: too few for 95 % confidence; "
+        "3 of each variant would be enough at best"
     )
+    assert group(concluded, "dedup").reasons[1].text == said
+    assert [reason.text for reason in group(concluded, "control").reasons] == [said]
+    assert [reason.text for reason in concluded.reasons].count(said) == 1
 
 
 def test_copies_under_treatment_weaken_the_control_but_do_not_unmake_it() -> None:

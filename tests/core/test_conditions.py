@@ -75,6 +75,7 @@ def test_how_much_was_done_is_listed_last() -> None:
     assert {weight for weight, *_ in found.values()} == {Weight.PLAN}
     assert found["spec.runs"] == ("plan", "10", "20")
     assert found["spec.confidencePercent"] == ("plan", "none", "95.0")
+    assert noted(result("few"), result("many", more, day=2)) == []
 
 
 def test_an_older_summary_has_no_settings_and_that_is_no_difference() -> None:
@@ -116,6 +117,33 @@ def test_results_of_different_questions_are_refused(spec: dict[str, Any], got: s
         check_comparable([result("first"), other])
     assert str(refused.value).startswith(f"other: got {got}")
     assert "\n" not in str(refused.value)
+
+
+def drawing(seed: int = 1, **operation: Any) -> Result:
+    """A result with one written fault and those that the seed draws in 30 seconds: resets, if nothing else is said."""
+    kind = operation or {"killTCP": {"duration": "1s"}}
+    random = {"duration": "30s", "operations": [{"name": "drawn", "every": "5s", **kind}]}
+    return result(f"drawn-by-{seed}", day=2)._replace(experiment=kafka(random=random, seed=seed))
+
+
+@pytest.mark.parametrize(
+    ("other", "got"),
+    [
+        (drawing(kill={"restartAfter": "1s"}), "faults[1].kill.restartAfter 1s, and none in drawn-by-1"),
+        (drawing(seed=2), "faults[1].at.after "),
+        (result("other"), "faults[1].name none, and drawn-1 in drawn-by-1"),
+    ],
+)
+def test_other_drawn_faults_are_another_question(other: Result, got: str) -> None:
+    other = other._replace(summary=other.summary.model_copy(update={"runs": ()}))
+    with pytest.raises(SpecificationError) as refused:
+        check_comparable([drawing(), other])
+    assert got in str(refused.value)
+
+
+def test_the_same_drawn_faults_are_the_same_question_and_so_is_another_seed_that_draws_none() -> None:
+    check_comparable([drawing(), drawing()._replace(summary=result("again", day=3).summary)])
+    check_comparable([result("first"), result("other", kafka(seed=2), day=2)])
 
 
 def test_more_runs_on_another_version_with_a_variant_more_are_not_refused() -> None:

@@ -92,6 +92,7 @@ def test_where_it_is_not_known_what_was_acknowledged_a_clean_run_proves_nothing_
             {"consumer": {**LEAST, "output": "Transactions"}},
             "consumer.output: got Transactions; a function's guarantee says what is committed when",
         ),
+        ({"consumer": {**LEAST, "batch": 10}}, "consumer.batch: got 10; a function's guarantee says what"),
         ({"consumer": {**LEAST, "end": "Close"}}, "consumer.end: got Close; a function's guarantee says what"),
         (
             {"consumer": {**LEAST, "acknowledgement": "Individual"}},
@@ -103,7 +104,7 @@ def test_where_it_is_not_known_what_was_acknowledged_a_clean_run_proves_nothing_
             "consumer.function: got AtLeastOnce; an application is a service of ours, or a function of Pulsar",
         ),
     ],
-    ids=["kafka", "output", "close", "acknowledgement", "service"],
+    ids=["kafka", "output", "batch", "close", "acknowledgement", "service"],
 )
 def test_what_a_function_cannot_do_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecificationError) as caught:

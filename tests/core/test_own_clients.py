@@ -69,6 +69,15 @@ def test_what_needs_a_client_in_python_is_refused() -> None:
         parse(asked, source="test")
 
 
+def test_a_variant_gives_a_program_no_version_but_settings() -> None:
+    versioned = CONTROL | {"deduplication": "Enabled", "client": {"version": "2.16.1"}}
+    assert 'spec.variants[0].client.version: got "2.16.1"; a program of your own has what it has' in refused(
+        OWN, versioned, TREATMENT
+    )
+    made(OWN, versioned | {"client": {"properties": {"any.name": "2"}}}, TREATMENT)
+    made(None, versioned, TREATMENT)
+
+
 def test_the_command_is_in_the_digest_and_its_absence_is_not() -> None:
     assert made(OWN).digest() != made(OWN | {"command": ["./other"]}).digest() != made(None).digest()
     assert made(None).digest() == made(None, CONTROL | {"client": None}, TREATMENT).digest()

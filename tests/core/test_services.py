@@ -85,16 +85,22 @@ def test_a_kill_with_nothing_left_to_do_has_tested_nothing(lived: Application, v
             "consumer.commit: got BeforeProcessing; the pattern of a service says what is committed when",
         ),
         (
+            {"consumer": {**SERVES, "batch": 10}},
+            "consumer.batch: got 10; the pattern of a service says what is committed when, and it is killed: batch is "
+            "100; write 100, or take service out",
+        ),
+        (
             {"systems": PULSAR},
             "consumer.service: got IdempotentConsumerAndOutbox; system pulsar: its service speaks to",
         ),
     ],
-    ids=["step", "close", "output", "commit", "pulsar"],
+    ids=["step", "close", "output", "commit", "batch", "pulsar"],
 )
 def test_what_a_service_cannot_do_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecificationError) as caught:
         made(**more)
     assert said in str(caught.value) and "\n" not in str(caught.value)
+    made(consumer={**SERVES, "batch": 100})
 
 
 def test_a_service_beside_a_system_that_is_there_already_is_refused() -> None:

@@ -10,12 +10,30 @@ from dedup.experiment.statistics import (
     fisher_p,
     fisher_two_sided,
     holm,
+    percent_above,
+    percent_below,
     rate_bound,
     rate_floor,
     ratio_of,
     runs_needed,
     significance,
 )
+
+
+@pytest.mark.parametrize(
+    ("bound", "below", "above"),
+    [
+        (rate_bound(50), "5.9%", "5.8%"),
+        (rate_floor(6, 6), "60.7%", "60.6%"),
+        (0.95, "95.0%", "95.0%"),
+        (1 - 0.95, "5.0%", "5.0%"),
+        (0.1 + 0.2, "30.0%", "30.0%"),
+        (0.0, "0.0%", "0.0%"),
+        (1.0, "100.0%", "100.0%"),
+    ],
+)
+def test_a_bound_in_words_never_claims_more_than_is_proven(bound: float, below: str, above: str) -> None:
+    assert (percent_below(bound), percent_above(bound)) == (below, above)
 
 
 def test_the_lady_tasting_tea() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates, evidence, experiment
 
 from dedup.experiment.plans import plan
+from dedup.judgement import tables
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.counts import Counts
 from dedup.judgement.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
@@ -51,7 +52,7 @@ def test_a_row_for_each_variant() -> None:
         (),
     )
     assert treatment.strength == (
-        "2 clean effective runs: fewer than 77.6% of runs go wrong (95 % confidence, if runs are independent)"
+        "2 clean effective runs: fewer than 77.7% of runs go wrong (95 % confidence, if runs are independent)"
     )
     assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
 
@@ -122,6 +123,22 @@ def test_sums_leave_out_a_void_run_and_say_so() -> None:
     found = [void, *(each for each in all_evidence(made) if each.run_id != run.run_id)]
     treatment = summary(found).systems[1]
     assert (treatment.runs, treatment.runs_summed, treatment.sums.values_with_duplicates) == (2, 1, 0)
+    rows = {row.heading: row.cells for row in tables.sums(summary(found).systems)}
+    assert rows["runs in these sums"] == ("2", "1 of 2")
+    assert "runs in these sums" not in {row.heading for row in tables.sums(summary().systems)}
+
+
+def test_duplicates_of_a_run_that_is_not_effective_are_not_called_those_of_an_effective_one() -> None:
+    made = experiment()
+    missed = [
+        evidence(run, duplicates(), deduplication=run.variant != "control", spec_digest=made.digest()).model_copy(
+            update={"vacuous": {"cut": "no client noticed it"}}
+        )
+        for run in plan(made)
+    ]
+    rows = {row.heading: row.cells for row in tables.sums(summary(missed).systems)}
+    assert (rows["effective runs"], rows["duplicates"]) == (("0 of 2", "0 of 2"), ("100", "100"))
+    assert rows["effective runs with duplicates"] == ("0", "0")
 
 
 def test_a_fault_without_an_end_has_no_length() -> None:

@@ -205,6 +205,11 @@ def test_each_key_is_a_stream_and_belongs_where_the_client_puts_it() -> None:
             "spec.workload.keys: got resend beside it; with resend the producer names the partition of each message",
         ),
         (
+            {"messages": 50}, {"partitioner": "murmur2"},
+            "spec.workload.keys: got none, and a partitioner; system kafka: without keys the producer names "
+            "the partition of each message; give keys, or take partitioner out",
+        ),
+        (
             {"keys": {"count": 7}}, {"partitioner": "random"},
             "spec.workload.keys: got partitioner random; system kafka: it is not known where confluent-kafka puts a "
             "key with it; known are consistent_random, consistent, murmur2_random",
@@ -217,7 +222,10 @@ def test_keys_whose_partitions_cannot_be_known_are_refused(
     kafka = [{"name": "kafka", "kafka": {}, "client": {"properties": properties}}]
     assert said in refused(workload, control(), systems=kafka)
     asked({"keys": {"count": 50}, "messages": 50}, control(), systems=KAFKA)
-    asked({"messages": 50}, control(), systems=kafka)
+    asked(
+        {"keys": {"count": 50}}, control(), systems=[{**KAFKA[0], "client": {"properties": {"partitioner": "murmur2"}}}]
+    )
+    asked({"messages": 50}, control(), systems=KAFKA)
 
 
 @pytest.mark.parametrize("client", [{"library": "kafka-java"}, {"version": "2.5.0"}])

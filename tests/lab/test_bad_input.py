@@ -172,6 +172,49 @@ def test_nothing_to_resume_is_said(dedup: Command, tmp_path: Path, monkeypatch: 
     assert "nothing to resume" in one_line(said)
 
 
+@pytest.mark.parametrize("options", [[], ["--resume"]], ids=["new", "resume"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"digest": 7}'])
+def test_a_damaged_state_is_no_other_experiments_and_no_lack_of_results(
+    text: str, options: list[str], dedup: Command, tmp_path: Path
+) -> None:
+    found = harness.document("kafka-kill-tcp")
+    state = results.create(tmp_path / "results", harness.experiment(found)).root / "state.json"
+    state.write_text(text)
+    said = dedup("run", harness.write(found, tmp_path), "--out", tmp_path / "results", *options)
+    assert said.code == 4
+    assert f"{state}: got a file that is damaged, or of another version of dedup; " in one_line(said)
+    assert state.read_text() == text
+
+
+def test_a_damaged_state_below_results_is_said_where_one_is_looked_for(
+    dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = harness.document("kafka-kill-tcp")
+    state = results.create(tmp_path / "results/kafka-kill-tcp-1", harness.experiment(found)).root / "state.json"
+    state.write_text("{")
+    said = dedup("run", harness.write(found, tmp_path), "--resume")
+    assert said.code == 4
+    assert "kafka-kill-tcp-1/state.json: got a file that is damaged" in one_line(said)
+
+
+@pytest.mark.parametrize("text", [b"{", b"\xff\xfe"])
+def test_a_damaged_experiment_is_no_defect_of_dedup(text: bytes, dedup: Command, tmp_path: Path) -> None:
+    folder = results.create(tmp_path / "results", harness.experiment(harness.document("kafka-kill-tcp"))).root
+    (folder / "experiment.json").write_bytes(text)
+    said = dedup("verify", folder)
+    assert said.code == 4
+    assert f"{folder}/experiment.json: got text that is not JSON; " in one_line(said)
+
+
+def test_the_results_of_an_experiment_are_no_csv_pair_to_trust(dedup: Command, tmp_path: Path) -> None:
+    folder = results.create(tmp_path / "results", harness.experiment(harness.document("kafka-kill-tcp"))).root
+    for more in ([], ["--expect", "ExactlyOnce"]):
+        said = dedup("verify", folder, "--trust-csv", *more)
+        assert said.code == 4
+        assert one_line(said).startswith(f"error --trust-csv: got {folder}, the results of an experiment; ")
+
+
 def whole(folder: Path) -> Path:
     """A clean history of ten messages."""
     history = History(

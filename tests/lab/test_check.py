@@ -11,7 +11,7 @@ from tests.runners import guarded_brokers
 
 from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.endpoints import OPEN, Broker, Endpoints, Security
-from dedup_lab.checks import COMMAND, _creating
+from dedup_lab.checks import COMMAND, _creating, _folder
 from dedup_lab.targets import access_by, found, target
 
 
@@ -129,6 +129,15 @@ def test_a_folder_that_is_there_is_not_written_to(dedup: Command, tmp_path: Path
     said = dedup("check", "kafka://127.0.0.1:1", "--out", tmp_path)
     assert (said.code, os.listdir(tmp_path)) == (4, [])
     assert one_line(said).startswith(f"error --out: got {tmp_path}")
+
+
+def test_a_check_that_could_not_begin_leaves_no_folder_and_one_that_left_something_does(tmp_path: Path) -> None:
+    with _folder(tmp_path / "ck"):
+        pass
+    assert not (tmp_path / "ck").exists()
+    with _folder(tmp_path / "ck") as folder:
+        (folder / "kafka-control-001").mkdir()
+    assert (tmp_path / "ck").is_dir()
 
 
 def test_the_help_teaches(dedup: Command) -> None:

@@ -47,7 +47,24 @@ def test_each_kind_of_trouble_is_seen_before_any_is_seen_twice() -> None:
     other = {"kafka-dedup-009": (Verdict.FAIL, "phantom"), "kafka-control-004": (Verdict.ERROR, "damaged")}
     choice = chosen(rows(10, lost | other), most=5)
     assert names(choice.full)[:3] == ["kafka-dedup-001", "kafka-dedup-009", "kafka-control-004"]
-    assert len(choice.full) == 5 and "3 of 10 that did not pass" in choice.words
+    assert len(choice.full) == 5 and "5 of 10 that did not pass" in choice.words
+
+
+def test_variants_that_passed_take_no_room_from_runs_that_did_not() -> None:
+    """25 variants, each with a run that passed and one that failed: the page drew none of those that failed."""
+    passed, *_ = rows(1)
+    failed = passed.model_copy(update={"verdict": Verdict.FAIL})
+    found = [
+        run.model_copy(update={"variant": f"v{number}", "run_id": f"{run.verdict}-{number}"})
+        for number in range(25)
+        for run in (passed, failed)
+    ]
+    choice = chosen(found)
+    assert [run.verdict for run in choice.full] == [Verdict.FAIL] * 24
+    assert choice.words == (
+        "24 of 50 runs are drawn in full: 24 of 25 that did not pass, one of each variant that passed (0 of 25)."
+    )
+    assert len(chosen(found, most=30).full) == 30
 
 
 def test_no_run_is_left_out() -> None:

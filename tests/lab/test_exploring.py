@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.lab.conftest import Command, one_line
 
 from dedup.errors import EvidenceError, PlatformError, SpecificationError
 from dedup.experiment.dialects.kafka import KAFKA
@@ -22,7 +21,7 @@ from dedup_lab.exploring import grounds, replays, strikes
 from dedup_lab.exploring.crews import STRIKES, Again, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
 from dedup_lab.exploring.folders import VISITS, Asked, Folder
-from dedup_lab.exploring.grounds import Shape, Site, of_file
+from dedup_lab.exploring.grounds import Site
 from dedup_lab.exploring.shrinking import shrink
 from dedup_lab.exploring.strikes import Speaker
 from dedup_lab.exploring.visits import Ground
@@ -446,55 +445,3 @@ def test_another_exploration_is_not_gone_on_with(tmp_path: Path) -> None:
     Folder(tmp_path).begin(asked)
     with pytest.raises(SpecificationError, match="got seed 2; it was begun with seed 1"):
         Folder(tmp_path).begin(asked.model_copy(update={"seed": 2}))
-
-
-# Files, and the command line.
-
-
-def test_a_file_gives_system_shape_and_variants_and_no_faults() -> None:
-    experiment, notes = of_file(load(ROOT / "examples" / "kafka-kill-tcp.yaml"), "f", Shape())
-    workload = experiment.spec.workload
-    assert (workload.messages, workload.partitions, workload.in_flight) == (20, 1, 20)
-    assert not experiment.spec.faults
-    assert [note.split(":")[0] for note in notes] == [
-        "20 messages instead of 1,000,000",
-        "the file's faults are left out",
-    ]
-
-
-@pytest.mark.parametrize("name", ["kafka", "seeded-defect", "pulsar", "pulsar-seeded-defect"])
-def test_the_examples_are_explored_as_they_are(name: str) -> None:
-    experiment, notes = of_file(load(ROOT / "examples" / "explore" / f"{name}.yaml"), "f", Shape())
-    grounds.check(experiment, "f")
-    assert notes == () and grounds.stepped(experiment)[0].digest()
-
-
-@pytest.mark.parametrize("name", ["clients", "pulsar-clients", "kafka-vs-pulsar"])
-def test_only_one_system_with_a_client_of_ours_is_explored(name: str) -> None:
-    with pytest.raises(
-        SpecificationError, match="one Kafka system, with confluent-kafka, kafka-java or franz-go, or one Pulsar system"
-    ):
-        of_file(load(ROOT / "examples" / f"{name}.yaml"), "f", Shape())
-
-
-def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> None:
-    assert "write kafka://HOST" in one_line(dedup("explore", "kafka://h", "--out", tmp_path / "a"))
-    assert "nothing may be there" in one_line(dedup("explore", "kafka://h:1", "--out", tmp_path))
-    assert "folder of an exploration" in one_line(dedup("explore", "kafka://h:1", "--resume", tmp_path / "none"))
-    said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
-    assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
-    assert "names the folder already" in one_line(said) and said.code == 4
-
-
-def test_the_help_teaches(dedup: Command) -> None:
-    said = dedup("explore", "--help")
-    assert said.code == 0
-    for word in (
-        "kafka://localhost:9092",
-        "inconclusive",
-        "dedup-explore-",
-        "--pairs",
-        "Ctrl-C",
-        "results/explore-TIME",
-    ):
-        assert word in said.out

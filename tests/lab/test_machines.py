@@ -4,6 +4,7 @@ Tests may run as root, whom no right stops: what refuses here is a file in the p
 of a few kilobytes (a tmpfs, where it may be mounted; else a limit on the size of files).
 """
 
+import os
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
@@ -84,6 +85,18 @@ def test_an_output_that_takes_nothing_is_one_line(words: list[str], document: Pa
     assert code == 4
     assert lines[-1].startswith("error standard output: got no space left on device; ")
     assert not any("defect" in line or "Traceback" in line for line in lines)
+
+
+@pytest.mark.parametrize(("encoding", "dots"), [("ascii", "?"), ("utf-8", "…")])
+def test_what_an_encoding_does_not_have_is_a_question_mark(encoding: str, dots: str) -> None:
+    ended = subprocess.run(
+        list(map(str, harness.command("list", "clients"))),
+        env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": "80"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"confluent-kaf{dots}" in ended.stdout.decode(encoding) and not ended.stderr
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("run", 1), ("nowhere", 4)])

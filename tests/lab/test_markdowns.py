@@ -13,7 +13,7 @@ COMMENT = 65_536
 def test_the_verdict_comes_first_and_the_table_has_a_column_a_variant() -> None:
     lines = text(summary()).splitlines()
     assert lines[0] == "## trial: pass"
-    assert "| sums over all runs | kafka control | kafka dedup |" in lines
+    assert "| sums over runs | kafka control | kafka dedup |" in lines
     assert "| duplicates | 100 | 0 |" in lines
 
 

@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 from tests.lab.finished import finish
 
+from dedup.errors import SpecificationError
 from dedup.judgement.schemas import SCHEMAS, Document
 from dedup_lab import reporting
 from dedup_lab.results import Results
@@ -50,3 +51,34 @@ def test_a_report_that_cannot_be_drawn_is_one_line(
 def test_one_that_is_drawn_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "write", lambda results: (1, [results.root / "report.html"]))
     assert said(Results(tmp_path)) == f"report: {tmp_path}/report.html\n"
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        {"page": "summary.json"},
+        {"junit": "experiment.json"},
+        {"markdown": "runs/../state.json"},
+        {"page": "runs/kafka-dedup-001/attempt-1/manifest.json"},
+        {"page": "verification/new.html"},
+        {"junit": "x", "markdown": "x"},
+        {"junit": "report.html"},
+    ],
+)
+def test_a_report_replaces_no_other_one_and_nothing_that_it_is_made_of(
+    outputs: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporting, "_page", lambda *_: "")
+    results = finish(tmp_path / "results")
+    before = {path: path.read_bytes() for path in results.root.rglob("*") if path.is_file()}
+    with pytest.raises(SpecificationError, match="name another file"):
+        reporting.write(results, **{name: results.root / to for name, to in outputs.items()})
+    assert {path: path.read_bytes() for path in results.root.rglob("*") if path.is_file()} == before
+
+
+def test_reports_may_lie_beside_the_summary_and_each_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "_page", lambda *_: "")
+    results = finish(tmp_path / "results")
+    _, written = reporting.write(results, junit=results.root / "junit.xml", markdown=tmp_path / "new" / "summary.json")
+    assert [path.name for path in written] == ["junit.xml", "summary.json", "report.html"]
+    assert all(path.is_file() for path in written)

@@ -29,7 +29,7 @@ def plain(said: Said) -> str:
 def test_a_folder_is_shown_as_the_run_showed_it(dedup: Command, tmp_path: Path) -> None:
     said = dedup("results", finished(tmp_path / "mine"))
     assert said.code == 0
-    assert "sums over all runs" in said.out and "verdict: pass" in said.out
+    assert "sums over runs" in said.out and "verdict: pass" in said.out
 
 
 def test_its_json_is_summary_json(dedup: Command, tmp_path: Path) -> None:
@@ -60,9 +60,11 @@ def test_without_a_summary_it_says_how_to_get_one(text: str | None, dedup: Comma
 
 
 def test_what_is_for_clusters_is_refused_beside_a_folder(dedup: Command, tmp_path: Path) -> None:
-    said = dedup("results", finished(tmp_path / "mine"), "--namespace", "lab")
-    assert said.code == 2
-    assert "--namespace: is for clusters" in plain(said)
+    folder = finished(tmp_path / "mine")
+    for option, *value in (("--namespace", "lab"), ("--histories",)):
+        said = dedup("results", folder, option, *value)
+        assert said.code == 2
+        assert f"{option}: is for clusters" in plain(said)
 
 
 def test_the_shell_completes_commands() -> None:

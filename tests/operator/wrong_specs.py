@@ -390,6 +390,8 @@ SETTINGS: Final = (
 # --- everything else -------------------------------------------------------------------------------------------------
 
 KAFKA: Final = "spec/systems/0"
+LONG: Final = "é" * 1024
+KEYLESS: Final = [name for name in CLIENTS["confluent-kafka"].allowed if name != "partitioner"]
 FAULT: Final = "spec/faults/0"
 VERSION: Final = "a version is numbers with dots between them; write it like 4.3.1"
 DURATION: Final = "a duration is a whole number and a unit of ms, s, m or h"
@@ -844,6 +846,16 @@ MODELS_ONLY: Final = (
         ),
         "must not differ by chance",
     ),
+    Wrong(
+        "a partitioner and no keys",
+        ((f"{KAFKA}/client", {"properties": {"partitioner": "murmur2"}}),),
+        "without keys the producer names the partition of each message; give keys, or take partitioner out",
+    ),
+    Wrong(
+        "a resend that waits for longer than the run",
+        (("spec/workload/resend", {"deliveryTimeout": "1m"}), ("spec/timeouts", {"run": "60s"})),
+        "spec.workload.resend.deliveryTimeout: got 1m; a run is cancelled after timeouts.run, 1m; make it shorter",
+    ),
 )
 """What CEL does not say: the API server accepts them, and the operator refuses them with these words (*Stalled*)."""
 
@@ -1082,9 +1094,12 @@ RIGHT: Final[dict[str, tuple[tuple[str, object], ...]]] = {
         (f"{KAFKA}/client", {"library": "kafka-java", "version": "2.8.2", "properties": {"linger.ms": "0"}}),
         ("spec/systems/1/client", {"version": "3.4.0"}),
     ),
-    "every property that may be given, as long as may be": (
-        (f"{KAFKA}/client", {"properties": dict.fromkeys(CLIENTS["confluent-kafka"].allowed, "é" * 1024)}),
-        ("spec/systems/1/client", {"properties": dict.fromkeys(CLIENTS["pulsar-client"].allowed, "é" * 1024)}),
+    "every property that may be given without keys, as long as may be": (
+        (
+            f"{KAFKA}/client",
+            {"properties": dict.fromkeys(KEYLESS, LONG)},
+        ),
+        ("spec/systems/1/client", {"properties": dict.fromkeys(CLIENTS["pulsar-client"].allowed, LONG)}),
     ),
     "the longest and the shortest name": (
         *(("metadata/name", "x" * 40), (f"{KAFKA}/name", "k"), ("spec/variants/0/name", "x-" * 19 + "x9")),

@@ -121,7 +121,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
             (
                 *("batching_enabled", "batching_max_allowed_size_in_bytes", "batching_max_messages"),
                 *("batching_max_publish_delay_ms", "batching_type", "compression_type", "concurrent_lookup_requests"),
-                *("connection_timeout_ms", "io_threads", "operation_timeout_seconds", "receiver_queue_size"),
+                *("connection_timeout_ms", "io_threads", "operation_timeout_seconds"),
             ),
             versions=("3.13.0", "3.4.0"),
         ),

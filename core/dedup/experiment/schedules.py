@@ -92,18 +92,17 @@ def check_rate(span: Span) -> None:
         )
 
 
-def check_delivery(delivery_s: float | None, span: Span, *, has_own: bool) -> None:
-    """A message must be given up before the run is cancelled. `has_own`: the workload says for how long, by itself."""
-    if delivery_s is None:
-        return
-    if delivery_s >= span.run_s:
-        raise refusal(
-            "timeouts.delivery",
-            format_duration(delivery_s),
-            f"a run is cancelled after timeouts.run, {format_duration(span.run_s)}",
-            "make it shorter or give the run more time",
-        )
-    if has_own:
+def check_delivery(delivery_s: float | None, own_s: float | None, span: Span) -> None:
+    """A message must be given up before the run is cancelled. `own_s`: the workload says after how long, by itself."""
+    for where, given_s in (("timeouts.delivery", delivery_s), ("workload.resend.deliveryTimeout", own_s)):
+        if given_s is not None and given_s >= span.run_s:
+            raise refusal(
+                where,
+                format_duration(given_s),
+                f"a run is cancelled after timeouts.run, {format_duration(span.run_s)}",
+                "make it shorter or give the run more time",
+            )
+    if delivery_s is not None and own_s is not None:
         raise refusal(
             "timeouts.delivery",
             format_duration(delivery_s),

@@ -213,8 +213,8 @@ class Spec(Part):
                 "send more or use fewer partitions",
             )
         schedules.check_rate(span)
-        has_own = any(kind is not None and kind.gives_up_itself for kind in kinds)
-        schedules.check_delivery(self.timeouts.delivery_s, span, has_own=has_own)
+        own_s = None if self.workload.given is None else self.workload.given.tried_for_s
+        schedules.check_delivery(self.timeouts.delivery_s, own_s, span)
         self._check_run_names()
         schedules.check_drawn(self.faults, self.random, self.seed)
         return self

@@ -19,7 +19,7 @@ treatment runs give exactly 1/20, which is enough for 95 %; a rounding error cou
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
-from math import comb, exp, floor, log, log1p, pow, sqrt
+from math import ceil, comb, exp, floor, log, log1p, pow, sqrt
 from statistics import NormalDist, median
 from typing import NamedTuple
 
@@ -153,6 +153,21 @@ def rate_bound(runs: int, bad_runs: int = 0) -> float:
 def rate_floor(runs: int, bad_runs: int) -> float:
     """The lower bound that goes with `rate_bound`: rates below it are excluded at 95 % confidence; 0 if none is."""
     return 1 - rate_bound(runs, runs - bad_runs)
+
+
+def percent_below(bound: float) -> str:
+    """An upper bound in percent, rounded up: no rate is called excluded that is not."""
+    return f"{ceil(_tenths(bound)) / 10:.1f}%"
+
+
+def percent_above(bound: float) -> str:
+    """A lower bound in percent, rounded down."""
+    return f"{floor(_tenths(bound)) / 10:.1f}%"
+
+
+def _tenths(bound: float) -> float:
+    """In tenths of a percent, without the last digits, in which a float errs."""
+    return round(1_000 * bound, 6)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dedup.experiment.client_choices import Client
+from dedup.experiment.client_choices import OWN_SETTINGS, Client
 from dedup.experiment.clients import (
     CLIENTS,
     COMMAND,
@@ -88,7 +88,8 @@ class System(Part):
     def wrong_client(self, where: str) -> PydanticCustomError | None:
         """The refusal of its client, which stands at `where` in the file; None if it can be had, with its settings."""
         if self.client.command is not None:
-            return None
+            version = self.client.version  # a variant gave it: beside a command it is refused
+            return None if version is None else refusal(f"{where}.version", short(version), OWN_SETTINGS, "take it out")
         return (
             self._wrong_library(where)
             or refused_version(self.library, self.client.version, where)

@@ -12,7 +12,7 @@ from dedup.refusals import refusal
 from dedup.workloads.consumer import Consumer
 from dedup.workloads.keys import Keys
 from dedup.workloads.kinds import MOST_MESSAGES, Impossible, Shape, WorkloadKind, WorkloadPart, homes_of
-from dedup.workloads.partitioners import TRIED
+from dedup.workloads.partitioners import PARTITIONER, PARTITIONERS, TRIED
 from dedup.workloads.payload import Payload
 from dedup.workloads.registry import KINDS, OTHERS, changed, fields
 from dedup.workloads.replication import Replication
@@ -204,6 +204,10 @@ def _impossible(workload: Workload, kind: WorkloadKind | None, systems: Sequence
     if kind is not None and workload.messages > MOST_MESSAGES:
         rule = f"with {kind.key} each message is kept track of, and at most {MOST_MESSAGES:,}"
         return Impossible("messages", str(workload.messages), rule, "send fewer")
+    for each in systems if not workload.has_keys else ():
+        if each.library in PARTITIONERS and PARTITIONER in each.properties:
+            rule = f"system {each.name}: without keys the producer names the partition of each message"
+            return Impossible("keys", "none, and a partitioner", rule, f"give keys, or take {PARTITIONER} out")
     parts = [*workload.others, *([] if kind is None else [kind])]
     for part in parts:
         for each in systems:

@@ -45,11 +45,11 @@ class Rate(Record):
         if not self.runs:
             return "no run counts"
         if not self.runs_with:
-            bounds = f"< {self.high:.1%}"
+            bounds = f"< {statistics.percent_below(self.high)}"
         elif self.runs_with == self.runs:
-            bounds = f"> {self.low:.1%}"
+            bounds = f"> {statistics.percent_above(self.low)}"
         else:
-            bounds = f"{self.low:.1%} to {self.high:.1%}"
+            bounds = f"{statistics.percent_above(self.low)} to {statistics.percent_below(self.high)}"
         return f"{self.runs_with:,} of {self.runs:,} ({bounds})"
 
 

@@ -52,12 +52,14 @@ class Strength(Record):
         sure = "(95 % confidence, if runs are independent)"
         if self.failed_runs:
             judged = self.clean_runs + self.failed_runs
-            bound = f": fewer than {self.rate_bound:.1%} of runs do {sure}" if self.clean_runs else ""
+            bound = (
+                f": fewer than {statistics.percent_below(self.rate_bound)} of runs do {sure}" if self.clean_runs else ""
+            )
             return f"{self.failed_runs:,} of {judged:,} runs went wrong{bound}"
         if not self.clean_runs:
             return "no clean effective run"
         runs = "1 clean effective run" if self.clean_runs == 1 else f"{self.clean_runs:,} clean effective runs"
-        return f"{runs}: fewer than {self.rate_bound:.1%} of runs go wrong {sure}"
+        return f"{runs}: fewer than {statistics.percent_below(self.rate_bound)} of runs go wrong {sure}"
 
 
 class GroupVerdict(Record):
@@ -345,7 +347,7 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
     for other in against:
         treated = len(other.effective)
         if statistics.best_p(runs, treated) > wanted:
-            yield _too_few(group, runs, confidence)
+            yield _too_few(group, other, confidence)
         elif (p := statistics.fisher_p(group.convincing, runs, len(other.showing), treated)) > wanted:
             yield _doubt(
                 Code.CONTROL_UNCONVINCING,
@@ -359,22 +361,28 @@ def _doubts_of_comparison(group: _Group, own: Sequence[_Group], confidence: floa
     """Why the group cannot reach the confidence: nothing to compare it with, or too few effective runs at best."""
     if confidence is None:
         return
-    runs, controls = len(group.effective), [len(other.effective) for other in own if other.is_control]
+    controls = [other for other in own if other.is_control]
     if not controls or not any(other.forbids_copies for other in own):
         yield _doubt(
             Code.NOTHING_COMPARED,
             f"{group.system.name}: {group.variant.name}: {confidence:g} % confidence is that a control and a treatment "
             f"differ, and there is no {'treatment' if controls else 'control'}: nothing was compared",
         )
-    elif group.forbids_copies and statistics.best_p(min(controls), runs) > statistics.significance(confidence):
-        yield _too_few(group, runs, confidence)
+    elif group.forbids_copies:
+        control = min(controls, key=lambda other: len(other.effective))
+        best = statistics.best_p(len(control.effective), len(group.effective))
+        if best > statistics.significance(confidence):
+            yield _too_few(control, group, confidence)
 
 
-def _too_few(group: _Group, runs: int, confidence: float) -> Reason:
+def _too_few(control: _Group, treatment: _Group, confidence: float) -> Reason:
+    """The same reason for both: how many runs one needs depends on how many the other has."""
+    effective, treated = len(control.effective), len(treatment.effective)
     return _doubt(
         Code.TOO_FEW_RUNS,
-        f"{group.system.name}: {group.variant.name}: {runs} effective runs of {len(group.verdicts)} are too few for "
-        f"{confidence:g} % confidence; {statistics.runs_needed(confidence)} of each variant would be enough at best",
+        f"{control.system.name}: {control.variant.name} has {effective} effective runs of {len(control.verdicts)}, and "
+        f"{treatment.variant.name} {treated} of {len(treatment.verdicts)}: too few for {confidence:g} % confidence; "
+        f"{statistics.runs_needed(confidence)} of each variant would be enough at best",
     )
 
 

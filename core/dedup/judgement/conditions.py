@@ -131,7 +131,7 @@ def notes(sides: Sequence[Side], found: Sequence[Difference]) -> Iterator[str]:
     weighty = [each.what for each in found if each.weight is not Weight.PLAN]
     if len(weighty) > 1 and any(each.weight is Weight.CONFOUNDER for each in found):
         yield f"{len(weighty)} things differ, so a difference of results need not come from one of them"
-    if not weighty:
+    if not found:
         yield "nothing that is known differs but when it was run: a difference of results would be chance, or not known"
     if any("machine" in each.what or each.what == "platform" for each in found):
         yield "the machines differ, so messages per second and pauses compare these, too"
@@ -196,11 +196,11 @@ def _unlike(first: Result, other: Result) -> Iterator[str]:
 
 
 def _asked(experiment: Experiment) -> Iterator[tuple[str, str]]:
-    """What must be the same in all results, by its place in the file; variants by name."""
+    """What must be the same in all results, by place in the file, drawn faults after written ones; variants by name."""
     document = experiment.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     yield from _flat("workload", document["workload"])
-    for index, fault in enumerate(document["faults"]):
-        yield from _flat(f"faults[{index}]", fault)
+    for index, fault in enumerate(experiment.spec.all_faults):
+        yield from _flat(f"faults[{index}]", fault.model_dump(mode="json", by_alias=True, exclude_none=True))
     for variant in document["variants"]:
         yield from _flat(f"variants.{variant['name']}", variant)
 

@@ -14,7 +14,8 @@ from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import COLUMNS, Bin, GroupRow, RunRow, Summary, cells
 from dedup.judgement.verdicts import Code, Reason, Verdict, is_treatment
 
-SUMS: Final = "sums over all runs"
+SUMS: Final = "sums over runs"
+WITH_DUPLICATES: Final = "effective runs with duplicates"
 RUN_COLUMNS: Final = {heading: name for name in S0_COUNTS if (heading := COUNTS[name].run_heading)}
 """The counts in a table of runs: heading -> name of the count."""
 LATENCIES: Final = {"ack p50, ms": "p50_ms", "ack p99, ms": "p99_ms", "ack longest, ms": "max_ms"}
@@ -43,12 +44,19 @@ def sums(groups: Sequence[GroupRow]) -> list[Row]:
     numbers = zip(*(cells(group.sums) for group in groups), strict=True)
     counted = [Row(heading, row) for heading, row in zip(COLUMNS, numbers, strict=bool(groups))]
     return [
-        Row("effective runs", tuple(map(_effective, groups))),
-        Row("runs with duplicates", tuple(str(group.runs_with_copies) for group in groups), last=True),
+        Row("effective runs", tuple(_of(group.effective_runs, group) for group in groups)),
+        Row(WITH_DUPLICATES, tuple(str(group.runs_with_copies) for group in groups), last=True),
+        *_summed(groups),
         *counted[:-1],
         *(each._replace(last=True) for each in counted[-1:]),
         *_latencies(groups),
     ]
+
+
+def _summed(groups: Sequence[GroupRow]) -> Iterator[Row]:
+    """How many runs the counts below are of, effective or not; no row if that is all, and no run is void."""
+    if any(group.runs_summed != group.runs for group in groups):
+        yield Row("runs in these sums", tuple(_of(group.runs_summed, group) for group in groups))
 
 
 def _latencies(groups: Sequence[GroupRow]) -> Iterator[Row]:
@@ -67,10 +75,8 @@ def milliseconds(latency_ms: float) -> str:
     return f"{latency_ms:,.0f}" if latency_ms >= 1_000 else f"{latency_ms:g}"
 
 
-def _effective(group: GroupRow) -> str:
-    if group.effective_runs == group.runs:
-        return str(group.runs)
-    return f"{group.effective_runs} of {group.runs}"
+def _of(runs: int, group: GroupRow) -> str:
+    return str(runs) if runs == group.runs else f"{runs} of {group.runs}"
 
 
 def verdict_of(row: RunRow | GroupRow) -> str:

@@ -53,6 +53,8 @@ class Position(StrEnum):
     STORED = "Stored"
 
 
+BATCH: Final = 100
+"""How many messages an application takes at a time, if nobody says otherwise; a service takes one."""
 SERVED: Final = "confluent-kafka"
 """The library of a service's client."""
 WRITER: Final = "pulsar-java"
@@ -77,7 +79,7 @@ class Consumer(WorkloadKind):
         Commit.AFTER,
         description="when the positions of a batch are committed. InTransaction: with its outputs, in one transaction",
     )
-    batch: int = Field(100, ge=1, le=10_000, description="how many messages it takes, and commits, at a time")
+    batch: int = Field(BATCH, ge=1, le=10_000, description="how many messages it takes, and commits, at a time")
     position: Position = Field(
         Position.COMMITTED,
         description="who keeps where it is. Committed: the brokers, by a group's commits or a subscription's "
@@ -243,10 +245,11 @@ class Consumer(WorkloadKind):
             "output": (self.output, Output.NONE),
             "end": (self.end, End.KILL),
             "acknowledgement": (self.acknowledgement, None),
+            "batch": (self.batch, BATCH),
         }
         says = "the pattern of a service" if self.service is not None else "a function's guarantee"
         for key, (value, default) in given.items():
-            if value is not default:
+            if value != default:
                 rule = f"{says} says what is committed when, and it is killed: {key} is {default or 'left out'}"
                 todo = f"take {key} out, or {what}" if default is None else f"write {default}, or take {what} out"
                 return Impossible(f"consumer.{key}", str(value), rule, todo)

@@ -106,8 +106,6 @@ class WorkloadKind(WorkloadPart):
     """Whether its producer has sessions or attempts, so that payloads and tables name the send (schema 2)."""
     in_transactions: ClassVar[bool] = False
     """Whether its producer sends in transactions: then deduplication is on, and what is promised is `CommittedOnce`."""
-    gives_up_itself: ClassVar[bool] = False
-    """Whether it says how long its client tries to send a message: then `timeouts.delivery` does not."""
     in_every_digest: ClassVar[bool] = False
     """Each digest in which a variant changes the workload has its key: it is as old as such changes."""
     subject: ClassVar[Subject] = COPIES_IN_LOG
@@ -121,6 +119,11 @@ class WorkloadKind(WorkloadPart):
     def aim(self) -> Aim:
         """What its control must show, with these settings."""
         return Aim(self.subject, self.cause, self.words)
+
+    @property
+    def tried_for_s(self) -> float | None:
+        """How long its client tries to send a message, if it says so itself: then `timeouts.delivery` does not."""
+        return None
 
     @property
     def reads_committed(self) -> bool:

@@ -82,6 +82,8 @@ def _tail(rest: bytes) -> int:
     return 0
 
 
+PARTITIONER: Final = "partitioner"
+"""The setting by which a client is told its function."""
 PARTITIONERS: Final[Mapping[str, Mapping[str, Partitioner]]] = {
     "confluent-kafka": {
         **dict.fromkeys(("consistent_random", "consistent"), crc32),
@@ -90,7 +92,7 @@ PARTITIONERS: Final[Mapping[str, Mapping[str, Partitioner]]] = {
     },
     "pulsar-client": {"": boost},
 }
-"""Of each client its functions, by the value of its setting `partitioner`; the first is its default."""
+"""Of each client its functions, by the value of that setting; the first is its default."""
 
 TRIED: Final[Mapping[str, tuple[str, ...]]] = {"pulsar-client": ("pulsar-client 3.13.0",)}
 """Of a client whose function depends on how it was built: the versions that were asked, as the client says them."""
@@ -99,4 +101,4 @@ TRIED: Final[Mapping[str, tuple[str, ...]]] = {"pulsar-client": ("pulsar-client 
 def partitioner_of(library: str, properties: Mapping[str, str]) -> Partitioner | None:
     """Where the client puts keys with these settings; None if that is not known."""
     known = PARTITIONERS[library]
-    return known.get(properties.get("partitioner", next(iter(known))))
+    return known.get(properties.get(PARTITIONER, next(iter(known))))

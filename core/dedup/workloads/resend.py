@@ -46,12 +46,15 @@ class Resend(WorkloadKind):
     )
 
     key = "resend"
-    gives_up_itself = True
     in_every_digest = True
     summary = "the application sends again what has failed"
     varies = ("sequence", "partition")
     cause = "copied_by_resend"
     words = "by the application's resend"
+
+    @property
+    def tried_for_s(self) -> float:
+        return self.delivery_timeout_s
 
     def resent_partitions(self, partitions: int) -> tuple[int, ...] | None:
         homes = homes_of(partitions)

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from dedup.errors import EXIT_ERROR, EnvironmentError_, one_line
 from dedup.history.stores import Place, below, fetch, place, reached
+from dedup.judgement import tables
 from dedup.judgement.counts import COUNTS
 from dedup.judgement.summaries import COLUMNS
 from dedup.judgement.verdicts import EXIT_CODES, Verdict
@@ -110,7 +111,7 @@ def show(found: Object, console: Console) -> None:
 
 def sums_table(systems: Sequence[Mapping[str, Any]]) -> Table:
     """A column for each variant of a system, a row for each count; a dash where a number is not known yet."""
-    table = Table(title="sums over all runs", title_justify="left")
+    table = Table(title=tables.SUMS, title_justify="left")
     table.add_column("")
     groups = [(system["name"], variant) for system in systems for variant in system.get("variants") or ()]
     for system, variant in groups:
@@ -118,7 +119,7 @@ def sums_table(systems: Sequence[Mapping[str, Any]]) -> Table:
     variants = [variant for _, variant in groups]
     table.add_row("finished runs", *(f"{each['finishedRuns']} of {each['runs']}" for each in variants))
     table.add_row("effective runs", *(_number(each, "effectiveRuns") for each in variants))
-    table.add_row("runs with duplicates", *(_number(each, "runsWithCopies") for each in variants), end_section=True)
+    table.add_row(tables.WITH_DUPLICATES, *(_number(each, "runsWithCopies") for each in variants), end_section=True)
     for heading, count in {**COLUMNS, **EXTRA}.items():
         row = [_number(each.get("counts") or {}, to_camel(count)) for each in variants]
         if set(row) != {"-"}:

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -76,6 +77,7 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
     root = _root(options.out, options.resume)
     cancelled = threading.Event()
     with (
+        nullcontext() if options.resume is not None else results.made_for(root),
         machines.at(f"folder {root}"),
         results.alone(root, "dedup explore"),
         saying(console, "beginning") as say,

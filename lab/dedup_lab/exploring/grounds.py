@@ -5,7 +5,7 @@ left out: an exploration has its own.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -82,6 +82,7 @@ def standing(
             admin = leaving.enter_context(admins.connect(endpoints))
             leaving.callback(checks.forget, admin)
         else:
+            _check_access(access, target)
             experiment, notes = of_file(load(Path(target)), target, shape)
             check(experiment, target, program := _program(experiment, note))
             running = leaving.enter_context(_started(experiment.spec.systems[0], logs, note))
@@ -91,6 +92,22 @@ def standing(
         variants = variants_of(experiment, target)
         ground = Ground(experiment, *variants, endpoints, given, admin, cancelled, dead, program)
         yield Site(ground, settings, notes)
+
+
+def _check_access(access: Access, target: str) -> None:
+    """SpecificationError for an option that says how brokers are reached: a file's have neither TLS nor a log-in."""
+    security = access.security
+    options = {
+        "--sasl": security.sasl,
+        "--token": security.token,
+        "--cert": security.certificate,
+        "--tls or --ca": security.ca,
+        "--admin": access.admin,
+    }
+    for option, given in options.items():
+        if given is not None:
+            rule = "a file's brokers are started here, and are reached without"
+            raise _wrong(option, f"the file {target}", rule, "leave it out, or name a URL")
 
 
 def _nobody() -> str | None:
@@ -125,16 +142,31 @@ def of_file(experiment: Experiment, target: str, shape: Shape) -> tuple[Experime
     in_flight = min(spec.workload.in_flight, messages)
     kept = {name: document["spec"][name] for name in ("systems", "variants")}
     workload: dict[str, Any] = {"messages": messages, "partitions": partitions, "inFlight": in_flight}
-    if isinstance(given := spec.workload.given, Transactions) and shape.transaction_size != 0:
+    given = spec.workload.given if shape.transaction_size != 0 else None
+    if isinstance(given, Transactions):
         _check_aborts(given, target)
         if (rate := spec.workload.messages_per_second) is not None:
             workload["messagesPerSecond"] = rate
         workload[given.key] = document["spec"]["workload"][given.key]
         workload[given.key]["size"] = shape.transaction_size or given.size
-    elif given is not None:
-        notes.append(f"the file's workload.{given.key} is left out")
+    if dropped := list(_dropped(experiment, workload.keys(), target)):
+        notes.append(f"left out of the file: {', '.join(dropped)}")
     document["spec"] = {**kept, "workload": workload, "timeouts": {"run": RUN}}
     return parse(document, source=target), tuple(notes)
+
+
+def _dropped(experiment: Experiment, kept: Collection[str], target: str) -> Iterator[str]:
+    """What of a file's workload, beside what is `kept` of it, link, timeouts and variants plays no part."""
+    spec, explored = experiment.spec, variants_of(experiment, target)
+    kind = [] if spec.workload.given is None else [spec.workload.given]
+    yield from (f"workload.{part.key}" for part in (*spec.workload.others, *kind) if part.key not in kept)
+    if spec.workload.messages_per_second is not None and "messagesPerSecond" not in kept:
+        yield "workload.messagesPerSecond"
+    if spec.systems[0].network.latency_s:
+        yield "network.latency"
+    if spec.timeouts.delivery_s is not None:
+        yield "timeouts.delivery"
+    yield from (f"variant {each.name}" for each in spec.variants if each not in explored)
 
 
 def _check_aborts(given: Transactions, target: str) -> None:

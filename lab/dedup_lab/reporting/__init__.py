@@ -6,21 +6,27 @@ only when a page is drawn.
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
-from dedup.errors import EnvironmentError_, one_line
+from dedup.errors import EnvironmentError_, SpecificationError, one_line
+from dedup.history.attempts import LOGS, RUNS
+from dedup.history.reports import EXPERIMENT, SUMMARY
 from dedup.history.stores import write_whole
 from dedup.judgement.summaries import Summary
 from dedup.process import machines
 from dedup_lab import caches
 from dedup_lab.reporting import junits, markdowns
-from dedup_lab.results import Results
+from dedup_lab.results import STATE, Results
 from dedup_report import PAGE as PAGE
 from dedup_report import not_drawn
+
+KEPT: Final = (SUMMARY, EXPERIMENT, STATE)
+KEPT_FOLDERS: Final = (RUNS, LOGS, "verification")
 
 
 def write(
@@ -29,6 +35,7 @@ def write(
     """Write the page (beside the summary, unless `page` says where) and what else is asked for.
 
     Returns the exit code of the verdict, and the files. EvidenceError if there is no summary that can be read.
+    SpecificationError if a file would replace another one, or evidence.
     """
     summary = results.read_summary()
     wanted: list[tuple[Path | None, Callable[[], str]]] = [
@@ -36,12 +43,11 @@ def write(
         (markdown, lambda: markdowns.text(summary)),
         (page or results.root / PAGE, lambda: _page(results, summary)),
     ]
-    written = []
-    for to, make in wanted:
-        if to is not None:
-            _save(to, make())
-            written.append(to)
-    return summary.exit_code, written
+    given = [(to, make) for to, make in wanted if to is not None]
+    _check(results, [to for to, _ in given])
+    for to, make in given:
+        _save(to, make())
+    return summary.exit_code, [to for to, _ in given]
 
 
 def attempt(results: Results, console: Console) -> None:
@@ -53,6 +59,21 @@ def attempt(results: Results, console: Console) -> None:
         console.print(f"[yellow]warning[/] {escape(words)}", soft_wrap=True)
     else:
         console.print(f"report: {escape(str(written[-1]))}", soft_wrap=True)
+
+
+def _check(results: Results, files: Sequence[Path]) -> None:
+    """SpecificationError if two files are one, or if one of them is what the results rest on."""
+    root, seen = results.root.resolve(), set[Path]()
+    for to in files:
+        path = to.resolve()
+        if path in seen:
+            got, rule = "the name of another report", "each report is a file of its own"
+        elif path in {root / name for name in KEPT} or any(root / name in path.parents for name in KEPT_FOLDERS):
+            got, rule = "a file of the results", "a report is made of these, and never overwrites one"
+        else:
+            seen.add(path)
+            continue
+        raise SpecificationError(where=f"report {to}", got=got, rule=rule, todo="name another file")
 
 
 def _save(to: Path, text: str) -> None:

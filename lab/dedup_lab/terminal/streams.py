@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import Any, TextIO, cast
 
 from dedup.process import machines
@@ -43,7 +44,12 @@ class Stream:
 
 
 def guard() -> None:
-    """Replace standard output and standard error by a `Stream`; a stream that was closed stays None."""
+    """Replace standard output and standard error by a `Stream`; a stream that was closed stays None.
+
+    What the output's encoding does not have becomes a question mark there: standard error has its own way.
+    """
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
     if sys.stdout is not None:
         sys.stdout = cast(TextIO, Stream(sys.stdout, _no_output))
     if sys.stderr is not None:

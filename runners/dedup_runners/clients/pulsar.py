@@ -88,8 +88,7 @@ PRODUCER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {
     "batching_max_allowed_size_in_bytes": int,
     "batching_max_publish_delay_ms": int,
 }
-CONSUMER_SETTINGS: Final[dict[str, Callable[[str], Any]]] = {"receiver_queue_size": int}
-SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS, **CONSUMER_SETTINGS}
+SETTINGS: Final = {**CLIENT_SETTINGS, **PRODUCER_SETTINGS}
 """The settings that an experiment may give, under the Python client's own names: what is not here is refused."""
 
 
@@ -309,7 +308,6 @@ class Consumer:
         log = config.folder / f"consumer.{CLIENT_LOG}"
         self._client = new_client(config.endpoints, asked, log)
         self._watch = Watch(log, witnesses)
-        settings = {name: value for name, value in asked.items() if name in CONSUMER_SETTINGS}
         deadline = time.monotonic() + config.timeout_s
         self._consumers = []
         self.subscription = f"reader-of-{config.run_id}"
@@ -321,7 +319,7 @@ class Consumer:
                 self.subscription,
                 initial_position=pulsar.InitialPosition.Earliest,
                 batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(READ_MESSAGES, READ_BYTES, 100),
-                **{"receiver_queue_size": _queue(config.message_bytes), **settings},
+                receiver_queue_size=_queue(config.message_bytes),
             )
             self._consumers.append(persistently(subscribe, topic, deadline))
         self._transacted = config.transactions is not None
