@@ -37,7 +37,7 @@ def check(status: Document) -> None:
 
 
 @in_campaigns
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)  # half an hour to build Kubernetes on a busy machine, and the longest attempt
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.stem)
 @pytest.mark.parametrize("attempt", range(ATTEMPTS))
 def test_an_attempt_passes(example: Path, attempt: int, privileged: Operated, tell: Callable[[str], None]) -> None:
