@@ -1,6 +1,7 @@
 """A producer of your own as a client under test, here with confluent-kafka: the protocol is docs/write-a-client.md.
 
-Change `settings` and `send_next` for what you use. Everything else is the protocol, and needs the standard library alone.
+Change `settings` and `send_next` for what you use. Everything else is the protocol, and needs the standard library
+alone.
 """
 
 import json
