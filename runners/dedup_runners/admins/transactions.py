@@ -129,7 +129,7 @@ def holes_in(
 
 def unproven(unread: Iterable[admins.Hole], ends: Iterable[EndPosition]) -> Iterator[admins.Hole]:
     """What is left of the `unread` entries without those that the ends name as holes: a message may have been there."""
-    named = {end.partition: [(each.ledger, each.first, each.last) for each in end.holes] for end in ends}
+    named = {end.partition: sorted((each.ledger, each.first, each.last) for each in end.holes) for end in ends}
     for hole in unread:
         first, empty = hole.first, named.get(hole.partition, [])
         begin, stop = (bisect_left(empty, (hole.ledger, entry)) for entry in (hole.first, hole.last + 1))
