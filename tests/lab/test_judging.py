@@ -1,6 +1,7 @@
 """Who judges, and that what was said is there when it is asked for again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builders import History, write_history
@@ -40,9 +41,12 @@ def test_the_local_engine_and_the_oracle_judge_where_an_experiment_asks_for_it(t
 def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """`timeouts.verify` is for every ten runs (docs/experiment.md)."""
     told: list[float] = []
-    monkeypatch.setattr(
-        experiments, "judge", lambda _paths, _children, _work, seconds, *_, **__: told.append(seconds) or []
-    )
+
+    def judged(_paths: Any, _children: Any, _work: Any, timeout_s: float, *_: Any, **__: Any) -> list[Any]:
+        told.append(timeout_s)
+        return []
+
+    monkeypatch.setattr(experiments, "judge", judged)
     for runs in (1, 25):
         asked = experiment(runs=runs)
         experiments.Finish(asked, Results(tmp_path), Quiet())(Children(), Stage.VERIFY)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import confluent_kafka as ck
 import pytest
@@ -135,12 +135,8 @@ def test_the_owner_of_a_topic_of_pulsar_is_known_and_moved(tmp_path: Path) -> No
         topic = f"persistent://public/default/{TOPIC}"
         with admins.connect(found) as admin:
             admin.create_topic(topic, partitions=1, deduplication=False)
-        at = {
-            "protocol": "pulsar",
-            "bootstrap": found.client_bootstrap,
-            "topic": topic,
-            "admin_url": found.admin_urls[0],
-        }
+        at: dict[str, Any] = {"protocol": "pulsar", "bootstrap": found.client_bootstrap, "topic": topic}
+        at |= {"admin_url": found.admin_urls[0]}
         assert probes.is_healthy(**at)
         owner = probes.leader(**at)
         moved = actions.move_leader(**at)
