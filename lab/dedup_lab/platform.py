@@ -38,6 +38,8 @@ CANCEL_S = 60.0
 NO_ACCESS: Final[Mapping[str, Security]] = {}
 WHOLE_S: Final = 60.0
 """How long a system whose processes live may take to be healthy again."""
+UNDONE_S: Final = 3.0
+"""How long a guard may take to undo a fault whose injector was killed."""
 HEALED: Final = (FaultEvent.HEALED, FaultEvent.HEALED_BY_WATCHDOG)
 
 
@@ -123,7 +125,9 @@ class LocalPlatform:
         removes it.
         """
         assert task.run_id is not None and task.system is not None
-        left = in_force(self._results.attempt(task.run_id, attempt))
+        folder, deadline = self._results.attempt(task.run_id, attempt), time.monotonic() + UNDONE_S
+        while (left := in_force(folder)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)  # a guard removes a toxic as soon as it sees that its injector is gone
         if left and task.system in self._systems and self._system(task).existing is None:
             self._reporter.note(f"{task.system} is started again: nobody saw the end of {', '.join(left)}")
             self._stop(task.system)
@@ -336,6 +340,8 @@ def in_force(attempt: Path) -> list[str]:
         lines = parse((attempt / FaultLine.FILE).read_text(encoding="utf-8", errors="replace"), FaultLine)
     except FileNotFoundError:
         return []
+    except (DedupError, OSError):
+        return ["a fault whose lines cannot be read"]
     begun = {line.fault for line in lines if line.event == FaultEvent.INJECTING}
     return sorted(begun - {line.fault for line in lines if line.event in HEALED})
 

@@ -198,9 +198,21 @@ def default_root(experiment: Experiment) -> Path:
 
 
 def latest_root(experiment: Experiment) -> Path | None:
-    """The newest results folder below `results/` that holds this experiment."""
+    """The newest results folder below `results/` that holds this experiment.
+
+    EvidenceError if there is none, and one that cannot be read, which may be it.
+    """
     roots = sorted(Path("results").glob(f"{experiment.name}-*/{STATE}"), key=lambda path: path.stat().st_mtime)
-    return next((path.parent for path in reversed(roots) if _digest_in(path.parent) == experiment.digest()), None)
+    damaged: EvidenceError | None = None
+    for path in reversed(roots):
+        try:
+            if _digest_in(path.parent) == experiment.digest():
+                return path.parent
+        except EvidenceError as error:
+            damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return None
 
 
 def create(root: Path, experiment: Experiment) -> Results:

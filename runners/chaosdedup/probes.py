@@ -33,6 +33,7 @@ def is_healthy(
 ) -> bool:
     """
     Whether each address of `bootstrap` answers, and each partition of the topic has a leader and all its replicas.
+    Of Pulsar: whether `admin_url` answers, and each partition of the topic has an owner.
 
     Without a topic it is asked of the brokers alone. `admin_url` is Pulsar's.
     """

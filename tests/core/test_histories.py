@@ -200,10 +200,10 @@ def test_an_end_beyond_what_judges_can_reckon_with_is_refused(folder: Path) -> N
 def test_run_folders_are_found_by_what_they_hold(tmp_path: Path) -> None:
     of_a_fault = "runs/b/attempt-1/chaos/sent/report.json"
     whole, begun = "runs/b/attempt-1/manifest.json", "runs/a/attempt-1/sent/00000.parquet"
-    for name in (of_a_fault, whole, begun, "logs/out", "pair/sent.csv"):
+    for name in (of_a_fault, whole, begun, "logs/out", "pair/sent.csv", "pair/older/manifest.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    runs = [tmp_path / "runs/a/attempt-1", tmp_path / "runs/b/attempt-1"]
+    runs = [tmp_path / "pair/older", tmp_path / "runs/a/attempt-1", tmp_path / "runs/b/attempt-1"]
     assert run_folders(tmp_path) == runs
     assert run_folders(tmp_path, ["sent.csv"]) == [tmp_path / "pair", *runs]
     assert run_folders(tmp_path / "logs") == run_folders(tmp_path / "nowhere") == []

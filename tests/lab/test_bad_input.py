@@ -5,6 +5,7 @@ These go through the `dedup` command itself. The rules behind the lines are test
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,11 @@ def test_a_damaged_state_below_results_is_said_where_one_is_looked_for(
     said = dedup("run", harness.write(found, tmp_path), "--resume")
     assert said.code == 4
     assert "kafka-kill-tcp-1/state.json: got a file that is damaged" in one_line(said)
+    sound = results.create(tmp_path / "results/kafka-kill-tcp-0", harness.experiment(found)).root
+    os.utime(sound / "state.json", (1, 1))
+    assert results.latest_root(harness.experiment(found)) == Path("results/kafka-kill-tcp-0"), (
+        "an older one that is sound"
+    )
 
 
 @pytest.mark.parametrize("text", [b"{", b"\xff\xfe"])

@@ -176,8 +176,9 @@ def test_a_client_that_leaves_by_itself_is_known_to_its_broker_at_once(either: B
 
 def test_what_a_client_sent_before_it_was_killed_still_arrives(either: Broker) -> None:
     with interposed(either, Rule("r", Match("one"), Act.STALL_REQUEST, until="go")) as (interposer, client):
-        client.say("one", "two")
+        client.say("one")
         until(lambda: interposer.held == 1, TIMEOUT_S, "a frame is held")
+        client.say("two")
         client.reset()
         interposer.release("go")
         until(lambda: either.heard == ["one", "two"], TIMEOUT_S, "what was held arrives")

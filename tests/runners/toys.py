@@ -19,7 +19,7 @@ from dedup_runners.interposer.proxies import Interposer
 from dedup_runners.interposer.rules import Rule
 from dedup_runners.waiting import until
 
-TIMEOUT_S = 5.0
+TIMEOUT_S = 20.0
 MUTE = "a word without an answer"
 LAST = "a word that is answered when the client has no more to say"
 

@@ -165,17 +165,24 @@ def by_number(name: str) -> tuple[int, str]:
 def run_folders(root: Place, others: Collection[str] = ()) -> list[Place]:
     """A place if it is a run folder, else those below it, whole or not: what holds a manifest, a table or `others`.
 
-    None lies in another one: below a history are its logs, and folders named after faults, which may be called `sent`.
+    A history below another one is found by its manifest, or by `others`, only: below a run are folders named after
+    faults, which may be called `sent`.
     """
     parts = {MANIFEST, *ALL_TABLES, *others}
-    found = set()
+    found: dict[tuple[str, ...], bool] = {}
     for name in below(root):
         steps = PurePosixPath(name).parts
         first = next((number for number, step in enumerate(steps) if step in parts), None)
         if first is not None:
-            found.add(steps[:first])
-    outer = (steps for steps in found if not any(steps[:depth] in found for depth in range(len(steps))))
-    return [root.joinpath(*steps) if steps else root for steps in sorted(outer)]
+            found[steps[:first]] = found.get(steps[:first], False) or steps[first] not in ALL_TABLES
+    if () in found:
+        return [root]
+    outer = (
+        steps
+        for steps, named in found.items()
+        if named or not any(steps[:depth] in found for depth in range(len(steps)))
+    )
+    return [root.joinpath(*steps) for steps in sorted(outer)]
 
 
 def read_manifest(folder: Place) -> Manifest:

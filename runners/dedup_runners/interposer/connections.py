@@ -138,13 +138,14 @@ class Connection:
     ) -> bool:
         """Pass on what comes; whether that is all that will come."""
         try:
-            while data := await _read(source):
+            while data := await source.read(READ_BYTES):
                 for raw in self._dialogue.split(direction, data):
                     if not await pass_on(raw):
                         return False
             self._broker_has_left |= direction is Direction.REPLY
             return True
-        except OSError:
+        except OSError:  # of the broker, whichever direction this is: what a client resets is a `Lasting`
+            self._broker_has_left |= direction is Direction.REPLY
             return False
         except Unreadable as error:
             self._.note(str(error))
@@ -270,12 +271,14 @@ class Connection:
             self._arrived(decision.rule)
 
 
-async def _read(source: asyncio.StreamReader) -> bytes:
-    """What comes; nothing when nothing more comes, whether the other side closed the connection or reset it."""
-    try:
-        return await source.read(READ_BYTES)
-    except OSError:
-        return b""
+class Lasting(asyncio.StreamReader):
+    """A reader that gives what has come before the other side reset the connection, and then ends in order."""
+
+    def set_exception(self, exc: Exception) -> None:
+        if isinstance(exc, OSError):
+            self.feed_eof()
+        else:
+            super().set_exception(exc)
 
 
 def unbuffered(writer: asyncio.StreamWriter) -> None:

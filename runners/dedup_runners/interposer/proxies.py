@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from dedup.errors import PlatformError
 from dedup_runners.closing import Closing
-from dedup_runners.interposer.connections import Connection, Strike
+from dedup_runners.interposer.connections import Connection, Lasting, Strike
 from dedup_runners.interposer.conversations import Conversation, Done, Unrecorded
 from dedup_runners.interposer.protocols import Address, Frame, Speech
 from dedup_runners.interposer.rules import Rule, Rules, Uncounted
@@ -224,4 +224,8 @@ class _Session:
             else:
                 writer.transport.abort()
 
-        self._servers.append(await asyncio.start_server(connected, sock=listening, backlog=BACKLOG))
+        def served() -> asyncio.StreamReaderProtocol:
+            return asyncio.StreamReaderProtocol(Lasting(), connected)
+
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(served, sock=listening, backlog=BACKLOG))

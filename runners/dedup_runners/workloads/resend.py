@@ -27,6 +27,8 @@ MOST_ATTEMPTS: Final = 10
 """So often a message is sent by the application, and no more."""
 AGAIN_S: Final = 1.0
 """How long what has failed may wait where the workload says how many messages are sent in a second."""
+A_SEGMENT: Final = 1_000
+"""So many messages are worth a segment of their own: more are written down at once only if more are handed over."""
 
 
 class Resending(Sends):
@@ -99,7 +101,7 @@ class Resending(Sends):
         Each such range is a segment. So a slow producer's is what it sends in a second, and not one hand-over.
         """
         rate = self._config.messages_per_second or 0
-        return max(self._at_once, int(rate * AGAIN_S))
+        return max(self._at_once, min(int(rate * AGAIN_S), A_SEGMENT))
 
     def _send_again(self) -> bool:
         """Send what has failed by now, in the order in which it did; False if not all was sent."""
