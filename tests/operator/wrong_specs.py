@@ -496,8 +496,8 @@ DURATIONS: Final = (
     Wrong("a fault of two hours", ((f"{FAULT}/killTCP/duration", "2h"),), "at most 1h"),
     Wrong(
         "a broker that stays away",
-        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"restartAfter": "61m"}), ("spec/timeouts", {"run": "3h"})),
-        "at most 1h",
+        ((f"{FAULT}/killTCP", ABSENT), (f"{FAULT}/kill", {"restartAfter": "11m"}), ("spec/timeouts", {"run": "3h"})),
+        "at most 10m",
     ),
     Wrong("a slow network", ((f"{KAFKA}/network", {"latency": "10001ms"}),), "at most 10s"),
     Wrong("no time to run", (("spec/timeouts", {"run": "0s"}),), "more than 0s"),

@@ -218,10 +218,11 @@ def supervising(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(told, stdin=subprocess.PIPE, start_new_session=True)
 
 
-def stay() -> None:
-    """An action that nothing but SIGKILL ends."""
+def stay(begun: str) -> None:
+    """An action that nothing but SIGKILL ends; it makes the file `begun` when that is so."""
     while True:
         try:
+            Path(begun).touch()
             signal.pause()
         except BaseException:
             continue
@@ -248,7 +249,8 @@ def test_only_what_deviates_after_the_method_began_is_its_doing(looks: list[tupl
 def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks_are_played(
     flag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stubborn = {"type": "python", "module": __name__, "func": "stay"}
+    begun = tmp_path / "begun"
+    stubborn = {"type": "python", "module": __name__, "func": "stay", "arguments": {"begun": str(begun)}}
     own = experiment(flag, removing(flag, for_s=0), {"type": "action", "name": "stay", "provider": stubborn})
     (tmp_path / "own.json").write_text(json.dumps(own))
     monkeypatch.setattr(own_experiments, "INTERRUPT_S", 1.0)
@@ -261,7 +263,7 @@ def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks
         )
         code = beside.submit(own_experiments.supervise, orders)
         try:
-            until(lambda: not flag.exists(), BOUND_S, "the action before the one that stays")
+            until(begun.exists, BOUND_S, "the action that stays")  # one that has not begun is ended in order
         finally:
             os.close(writing)
         assert code.result(BOUND_S) == INTERRUPTED
