@@ -18,10 +18,11 @@ from dedup.experiment.endpoints import OPEN, Security
 from dedup.experiment.plans import plan
 from dedup.experiment.spec import Experiment, System
 from dedup.experiment.stages import POLL_S, Observation, Stage, Status, Task
+from dedup.faults.records import leaked
 from dedup.history.attempts import Attempt, missed_of, result_of
 from dedup.judgement.endings import Kind
 from dedup.process import machines
-from dedup.wire.faults import FaultEvent, FaultLine
+from dedup.wire.faults import FaultLine
 from dedup.wire.lines import parse
 from dedup.wire.manifests import Manifest
 from dedup_lab import clients, forks, java
@@ -40,7 +41,6 @@ WHOLE_S: Final = 60.0
 """How long a system whose processes live may take to be healthy again."""
 UNDONE_S: Final = 3.0
 """How long a guard may take to undo a fault whose injector was killed."""
-HEALED: Final = (FaultEvent.HEALED, FaultEvent.HEALED_BY_WATCHDOG)
 
 
 class Reporter(Protocol):
@@ -337,13 +337,11 @@ def _words(error: BaseException) -> str:
 def in_force(attempt: Path) -> list[str]:
     """The faults of an attempt that began, and of which nobody has seen the end."""
     try:
-        lines = parse((attempt / FaultLine.FILE).read_text(encoding="utf-8", errors="replace"), FaultLine)
+        return leaked(parse((attempt / FaultLine.FILE).read_text(encoding="utf-8", errors="replace"), FaultLine))
     except FileNotFoundError:
         return []
     except (DedupError, OSError):
         return ["a fault whose lines cannot be read"]
-    begun = {line.fault for line in lines if line.event == FaultEvent.INJECTING}
-    return sorted(begun - {line.fault for line in lines if line.event in HEALED})
 
 
 def _last(attempts: Sequence[Attempt]) -> int:

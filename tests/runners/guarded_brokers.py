@@ -68,6 +68,18 @@ def certificate(folder: Path) -> Path:
     return folder / "server.pem"
 
 
+def serving(folder: Path) -> ssl.SSLContext:
+    """What the broker serves with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate(folder))
+    return context
+
+
+def trusting(folder: Path) -> ssl.SSLContext:
+    """What a client trusts it by."""
+    return ssl.create_default_context(cafile=security(folder, tls=True, sasl=None).ca)
+
+
 def own_certificate(folder: Path) -> None:
     """A client's certificate and its key, as a Secret of the type kubernetes.io/tls has them: the broker's own."""
     (folder / "tls.crt").write_text(CERTIFICATE)
@@ -79,8 +91,7 @@ def broker(
     folder: Path, mechanism: str, *, tls: bool, knows: bool = True, host: str = "127.0.0.1"
 ) -> Iterator[tuple[str, int]]:
     """A broker at that address, for one line after the other; `knows` says whether it knows the password itself."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate(folder))
+    context = serving(folder)
     with socket.create_server((host, 0)) as listener:
         port = listener.getsockname()[1]
 

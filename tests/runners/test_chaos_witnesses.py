@@ -3,7 +3,6 @@
 import json
 import os
 import socket
-import ssl
 import struct
 import sys
 import threading
@@ -174,8 +173,7 @@ def test_a_connection_is_of_our_user_while_a_process_of_ours_holds_it(monkeypatc
 
 def test_a_ping_over_tls_is_timed_from_the_question_on(tmp_path: Path) -> None:
     """What it takes to begin TLS is no round trip of the protocol: a latency must show in the answer alone."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(guarded_brokers.certificate(tmp_path))
+    context = guarded_brokers.serving(tmp_path)
     tls = credentials.tls(guarded_brokers.security(tmp_path, tls=True, sasl=None))
     slow_s = 0.3
     with socket.create_server(("127.0.0.1", 0)) as listener:

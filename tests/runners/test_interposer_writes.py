@@ -1,7 +1,6 @@
 """What the interposer writes is on its way at once, whether the other side answers or not."""
 
 import asyncio
-import ssl
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +23,7 @@ async def written(folder: Path, *, tls: bool) -> bytes:
     """What a broker that only listens has heard when all is written."""
     trusting = serving = None
     if tls:
-        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        serving.load_cert_chain(guarded_brokers.certificate(folder))
-        trusting = ssl.create_default_context(cafile=guarded_brokers.security(folder, tls=True, sasl=None).ca)
+        serving, trusting = guarded_brokers.serving(folder), guarded_brokers.trusting(folder)
         trusting.check_hostname = False
     heard = asyncio.get_running_loop().create_future()
 

@@ -1,7 +1,6 @@
 """A toy protocol for the interposer: a frame is a word, and the broker answers each with the same word in capitals."""
 
 import socket
-import ssl
 import struct
 import threading
 from collections import deque
@@ -50,13 +49,8 @@ class Broker:
     """Answers in capitals, and keeps what it heard, whoever said it; with a `folder` over TLS, and only so."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._serving: ssl.SSLContext | None = None
-        self.trusting: ssl.SSLContext | None = None
-        if folder is not None:
-            self._serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._serving.load_cert_chain(guarded_brokers.certificate(folder))
-            ca = guarded_brokers.security(folder, tls=True, sasl=None).ca
-            self.trusting = ssl.create_default_context(cafile=ca)
+        self._serving = None if folder is None else guarded_brokers.serving(folder)
+        self.trusting = None if folder is None else guarded_brokers.trusting(folder)
         self.heard: list[str] = []
         self.clients: list[socket.socket] = []
         self.left = 0

@@ -83,6 +83,12 @@ def assemble(
     )
 
 
+def leaked(lines: Sequence[FaultLine]) -> list[str]:
+    """The faults of a run that may still be in force, by these lines of it."""
+    names = sorted({line.fault for line in lines})
+    return [name for name in names if _leaked(_first_by_event(line for line in lines if line.fault == name))]
+
+
 def vacuous(record: FaultRecord) -> str | None:
     """None if the fault provably overlapped traffic; else why it proves nothing, in words."""
     if record.injected_ns is None:

@@ -85,7 +85,6 @@ class Connection:
         self._.reached.add(self._broker)
         for writer in (self._to_client, self._to_broker):
             unbuffered(writer)
-        self._wire.set_write_buffer_limits(high=0, low=0)
         try:
             await self._pass_on()
         finally:
@@ -247,7 +246,7 @@ class Connection:
 
     def _client_has_left(self) -> bool:
         """Whether the client has closed the connection: what is written then is lost without an error at first."""
-        return self._from_client.at_eof() or self._from_client.exception() is not None
+        return self._from_client.at_eof()
 
     def _note(
         self, frame: Frame, places: tuple[Place, ...], moment: Moment, done: Done, rule: Rule | None = None
