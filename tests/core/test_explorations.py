@@ -21,7 +21,7 @@ from dedup.experiment.points import (
     points_of,
     subsets,
 )
-from dedup.judgement.explorations import Alarm, Visit, conclude, table
+from dedup.judgement.explorations import Alarm, Shrunk, Visit, conclude, replayed, table
 from dedup.judgement.verdicts import Code, Reason, Verdict
 
 INIT = Exchange(api="InitProducerId", number=1)
@@ -201,3 +201,61 @@ def test_the_table_counts_by_request_and_action() -> None:
     lost = rows[Action.LOSE_REPLY]
     assert (lost.points, lost.struck, lost.clean, lost.control) == (2, 2, 2, "2 of 2")
     assert rows[Action.STALL_REPLY].control == ""
+
+
+def test_a_visit_that_could_not_be_done_is_none_in_the_table_and_a_control_that_missed_shows_nothing() -> None:
+    points = points_of([FIRST], KAFKA)
+    visits = clean(points)
+    at = points.index(point())
+    visits[at] = visit((points[at],), Verdict.ERROR)
+    visits[-1] = visits[-1].model_copy(update={"missed": ("it did not come",)})
+    rows = {row.action: row for row in table(points, visits)}
+    lost, other = rows[Action.LOSE_REPLY], rows[Action.LOSE_REQUEST]
+    assert (lost.points, lost.visited, lost.struck, lost.clean, lost.control) == (1, 0, 0, 0, "0 of 1")
+    assert (other.points, other.visited, other.struck, other.clean) == (1, 1, 1, 1)
+
+
+def test_who_goes_on_with_fewer_pairs_is_told_of_those_only() -> None:
+    points = points_of([FIRST, SECOND], KAFKA)
+    pairs = pairs_of(points, 5, seed=1)
+    visits = [*clean(points), *map(visit, pairs)]
+    for asked in (2, 5):
+        _, reasons = conclude(points, pairs[:asked], visits, [])
+        assert f"{asked} of {asked} pairs struck twice" in reasons[0].text
+
+
+def test_a_control_of_a_point_that_is_none_any_more_convinces_nobody() -> None:
+    """There were more brokers when it was begun."""
+    before, points = points_of([FIRST], KAFKA, moves=True), points_of([FIRST], KAFKA)
+    visits = clean(before)
+    assert conclude(points, [], visits, [])[0] is Verdict.PASS
+    empty = visits[-2].model_copy(update={"copies": 0})
+    assert empty.schedule == (controls_of(points)[0],)
+    verdict, reasons = conclude(points, [], [*visits[:-2], empty, visits[-1]], [])
+    assert (verdict, reasons[0].code) == (Verdict.INCONCLUSIVE, Code.CONTROL_UNCONVINCING)
+
+
+PHANTOM = Shrunk(schedule=(point(),), messages=1, partitions=1, anomalies=("phantom",), shown=10, tries=10)
+
+
+def test_another_anomaly_accuses_in_nine_of_ten_replays_only() -> None:
+    calm, other = visit((point(),)), visit((point(),), Verdict.FAIL, anomalies={"not_received": 1})
+    once, often = replayed(PHANTOM, [calm] * 9 + [other]), replayed(PHANTOM, [calm] + [other] * 9)
+    assert (once.verdict, once.shown) == (Verdict.INCONCLUSIVE, 0)
+    assert (often.verdict, often.shown) == (Verdict.FAIL, 0)
+    assert once.reasons[0].text.endswith("phantom in 0 of 10 runs; not_received in 1")
+
+
+def test_replays_that_no_client_noticed_are_no_pass() -> None:
+    calm = visit((point(),))
+    unnoticed = visit((point(),), unnoticed=("a",))
+    assert replayed(PHANTOM, [calm] * 10).verdict is Verdict.PASS
+    found = replayed(PHANTOM, [calm] * 9 + [unnoticed])
+    assert (found.verdict, found.reasons[-1].code) == (Verdict.INCONCLUSIVE, Code.FAULT_VACUOUS)
+
+
+def test_replays_without_a_verdict_say_why() -> None:
+    missed = visit((point(),), Verdict.INCONCLUSIVE, missed=("because",))
+    found = replayed(PHANTOM, [missed] * 2 + [visit((point(),), Verdict.ERROR)] * 8)
+    assert found.verdict is Verdict.ERROR
+    assert [each.text for each in found.reasons[1:]] == ["8 runs: because", "2 runs: because"]

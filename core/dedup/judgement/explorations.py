@@ -47,6 +47,11 @@ class Visit(Record):
     def alarm(self) -> bool:
         return self.deduplication and self.verdict is Verdict.FAIL
 
+    @property
+    def done(self) -> bool:
+        """Whether it could be done: one that is an error is done again when one goes on."""
+        return self.verdict is not Verdict.ERROR
+
     def shows(self, anomalies: Iterable[str]) -> bool:
         """Whether it is an alarm with one of these anomalies."""
         return self.alarm and bool(self.anomalies.keys() & set(anomalies))
@@ -94,17 +99,37 @@ class Replay(Record):
 
 
 def replayed(shrunk: Shrunk, visits: Sequence[Visit]) -> Replay:
-    """What replays say: fail from nine of ten on, pass if all struck and none showed it."""
+    """What replays say: fail if one anomaly is in nine of ten, pass if all struck, were noticed and showed nothing."""
     shown = sum(each.shows(shrunk.anomalies) for each in visits)
     where = " and ".join(map(str, shrunk.schedule)) or "no fault at all"
     told = f"{where}, {shrunk.messages:,} message(s): {', '.join(shrunk.anomalies)} in {shown} of {len(visits)} runs"
+    others = {name: sum(each.shows([name]) for each in visits) for each in visits for name in each.anomalies}
+    others = {name: count for name, count in others.items() if count and name not in shrunk.anomalies}
     verdict = Verdict.INCONCLUSIVE
-    if shown * REPLAYS >= len(visits) * SHOWN_IN:
+    if max(shown, *others.values(), 0) * REPLAYS >= len(visits) * SHOWN_IN:
         verdict = Verdict.FAIL
-    elif not shown:
-        verdict = worst(each.verdict for each in visits)
-    reasons = (_reason(verdict, "replayed", told),)
-    return Replay(schedule=shrunk.schedule, verdict=verdict, reasons=reasons, shown=shown, tries=len(visits))
+    elif not shown and not others:
+        verdict = worst(
+            [*(each.verdict for each in visits), *(Verdict.INCONCLUSIVE for each in visits if each.unnoticed)]
+        )
+    reasons = [
+        _reason(verdict, "replayed", "; ".join([told, *(f"{name} in {count}" for name, count in others.items())]))
+    ]
+    if verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        reasons += _why_not(visits)
+    return Replay(schedule=shrunk.schedule, verdict=verdict, reasons=tuple(reasons), shown=shown, tries=len(visits))
+
+
+def _why_not(visits: Sequence[Visit]) -> Iterator[Reason]:
+    """What keeps replays from a pass, each of it once."""
+    for verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
+        texts = [reason.text for each in visits for reason in each.reasons if each.verdict is reason.verdict is verdict]
+        if texts:
+            yield _reason(verdict, Code.PROBLEM, f"{len(texts):,} runs: {_listed(list(dict.fromkeys(texts)))}")
+    unnoticed = [each for each in visits if each.verdict is Verdict.PASS and each.unnoticed]
+    if unnoticed:
+        told = f"in {len(unnoticed):,} runs the client did not send again what was struck"
+        yield _reason(Verdict.INCONCLUSIVE, Code.FAULT_VACUOUS, told)
 
 
 class Row(Record):
@@ -167,7 +192,7 @@ def table(points: Sequence[Point], visits: Iterable[Visit]) -> tuple[Row, ...]:
     rows = []
     for api, action in known:
         own = [each for each in single if (each.schedule[0].exchange.api, each.schedule[0].action) == (api, action)]
-        treatment = [each for each in own if each.deduplication]
+        treatment = [each for each in own if each.deduplication and each.done]
         control = [each for each in own if not each.deduplication]
         rows.append(
             Row(
@@ -179,7 +204,7 @@ def table(points: Sequence[Point], visits: Iterable[Visit]) -> tuple[Row, ...]:
                 clean=sum(each.verdict is Verdict.PASS for each in treatment),
                 alarms=sum(each.alarm for each in treatment),
                 unknown=sum(each.unknown > 0 for each in treatment),
-                control=f"{sum(each.copies > 0 for each in control)} of {len(control)}" if control else "",
+                control=f"{_convincing(control)} of {len(control)}" if control else "",
             )
         )
     return tuple(rows)
@@ -198,8 +223,8 @@ def conclude(
     if not reasons:
         clean = "was struck and noticed, and left nothing twice, lost or out of order"
         told = [f"each of {len(points):,} points {clean}"]
-        told += [f"{_both(visits):,} of {len(pairs):,} pairs struck twice, and left no more"] if pairs else []
-        told += [_control_told(points, f"each of {_controls(visits)}")]
+        told += [f"{_both(pairs, visits):,} of {len(pairs):,} pairs struck twice, and left no more"] if pairs else []
+        told += [_control_told(points, f"each of {_controls(points, visits)}")]
         reasons = [Reason(verdict=Verdict.PASS, code=Code.CLEAN, text="; ".join(told))]
     reasons.sort(key=lambda reason: PRECEDENCE.index(reason.verdict))
     return worst(reason.verdict for reason in reasons), tuple(reasons)
@@ -253,7 +278,7 @@ def _of_scope(points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequen
 
 
 def _of_control(points: Sequence[Point], visits: Sequence[Visit]) -> Iterator[Reason]:
-    asked, convincing = len(controls_of(points)), _controls(visits)
+    asked, convincing = len(controls_of(points)), _controls(points, visits)
     if not asked or convincing < asked:
         told = f"{_control_told(points, f'{convincing} of {asked}')}; all must"
         yield _reason(Verdict.INCONCLUSIVE, Code.CONTROL_UNCONVINCING, told)
@@ -268,14 +293,24 @@ def _control_told(points: Sequence[Point], share: str) -> str:
     return f"without deduplication {share} lost replies to a batch left copies"
 
 
-def _both(visits: Iterable[Visit]) -> int:
-    """A pair may be out of reach: the first fault can keep the second exchange from coming. It is no claim."""
-    pairs = [each for each in visits if each.deduplication and len(each.schedule) > 1]
-    return sum(each.verdict is Verdict.PASS and not each.missed and not each.unnoticed for each in pairs)
+def _both(pairs: Sequence[Schedule], visits: Iterable[Visit]) -> int:
+    """A pair may be out of reach: the first fault can keep the second exchange from coming. It is no claim.
+
+    Who goes on with fewer pairs has visits of others, too.
+    """
+    asked = set(pairs)
+    own = [each for each in visits if each.deduplication and each.schedule in asked]
+    return sum(each.verdict is Verdict.PASS and not each.missed and not each.unnoticed for each in own)
 
 
-def _controls(visits: Iterable[Visit]) -> int:
-    return sum(each.copies > 0 and not each.missed for each in visits if not each.deduplication)
+def _controls(points: Sequence[Point], visits: Iterable[Visit]) -> int:
+    asked = {(point,) for point in controls_of(points)}
+    return _convincing(each for each in visits if not each.deduplication and each.schedule in asked)
+
+
+def _convincing(control: Iterable[Visit]) -> int:
+    """How many visits of the control show what they must."""
+    return sum(each.copies > 0 and not each.missed for each in control)
 
 
 def _reason(verdict: Verdict, code: str, text: str) -> Reason:

@@ -150,7 +150,7 @@ class Exploring:
         alarms = self._replayed([each for each in self._visits.values() if each.alarm])
         visits = list(self._visits.values())
         verdict, reasons = explorations.conclude(points, pairs, visits, alarms)
-        done = {each.schedule for each in visits if each.deduplication}
+        done = {each.schedule for each in visits if each.deduplication and each.done}
         result = Exploration(
             target=self._target,
             verdict=verdict,
@@ -199,7 +199,7 @@ class Exploring:
 
     def _visit(self, points: Sequence[Point], pairs: Sequence[Schedule]) -> None:
         for each in self._folder.noted():
-            if each.verdict is not Verdict.ERROR:  # what could not be done is tried again
+            if each.done:  # what could not be done is tried again
                 self._remember(each)
         jobs = [*(Job((point,)) for point in points), *(Job((point,), False) for point in controls_of(points))]
         jobs += [Job(pair) for pair in pairs]
