@@ -131,7 +131,7 @@ def held(late: Point, until_s: int) -> list[Row]:
     first = asked(api, 1, direction="request", rule=late.name, done="held", monotonic_ns=s, held_ns=(until_s - 1) * s)
     requests = [asked("EndTxn", 1 + at, direction="request", monotonic_ns=at * s) for at in (2, 3, 6)]
     replies = [asked("EndTxn", 4, monotonic_ns=4 * s), asked("EndTxn", 7, monotonic_ns=7 * s)]
-    return [*requests, *replies, first]
+    return [*requests, *replies, first._replace(partition=late.exchange.partition)]
 
 
 @pytest.mark.parametrize("late", [end(1), Point(exchange=batch(1, 1), action=Action.STALL_REQUEST_TO_NEXT)], ids=str)

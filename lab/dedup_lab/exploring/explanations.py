@@ -9,10 +9,21 @@ from itertools import groupby
 from typing import Final
 
 from dedup.experiment.dialects import CARRIERS, ends_transaction
+from dedup.experiment.dialects.dialect import Dialect
 from dedup.experiment.points import Action, Point, Schedule
-from dedup.judgement.anomalies import Witness
+from dedup.judgement.anomalies import MAX_WITNESSES, OrderEvent, Witness
 from dedup.judgement.counts import COUNTS
-from dedup_lab.exploring.strikes import Speaker, again, closed_by_broker, next_end, succeeded
+from dedup.judgement.selfchecks import BACKWARD
+from dedup_lab.exploring.strikes import (
+    Speaker,
+    again,
+    asks_again,
+    closed_by_broker,
+    next_end,
+    not_moved,
+    of_point,
+    succeeded,
+)
 from dedup_runners.interposer.conversations import Done, Row
 from dedup_runners.interposer.protocols import Direction
 from dedup_runners.interposer.rules import name_behind
@@ -24,26 +35,34 @@ TOLD_NS: Final = 50_000_000
 
 
 def explain(
-    rows: Sequence[Row], schedule: Schedule, speaker: Speaker, anomalies: Iterable[str], witnesses: Sequence[Witness]
+    rows: Sequence[Row],
+    schedule: Schedule,
+    speaker: Speaker,
+    anomalies: Iterable[str],
+    witnesses: Sequence[Witness],
+    backward: Sequence[OrderEvent] = (),
 ) -> str:
     """The paragraph; it says what the conversation has of each point, then what was read."""
     own = [row for row in rows if row.client_id == speaker.client_id]
-    told = [sentence for point in schedule for sentence in _of_point(own, point)]
-    return " ".join([*told, *(_of_anomaly(name, witnesses, offsets=_offsets_only(own)) for name in anomalies)])
+    told = [sentence for point in schedule for sentence in _of_point(own, point, speaker.dialect)]
+    read = (_of_anomaly(name, witnesses, backward, offsets=_offsets_only(own)) for name in anomalies)
+    return " ".join([*told, *read])
 
 
-def _of_point(rows: Sequence[Row], point: Point) -> Iterator[str]:
-    struck = next((row for row in rows if row.rule == point.name), None)
+def _of_point(rows: Sequence[Row], point: Point, dialect: Dialect) -> Iterator[str]:
+    struck = next(of_point(rows, point), None)
     if struck is None:
         return
-    held = next((row for row in rows if row.rule == point.name and row.held_ns is not None), None)
+    held = next((row for row in of_point(rows, point) if row.held_ns is not None), None)
     within = "" if point.exchange.transaction is None else f" of transaction {point.exchange.transaction}"
     what = f"{'the reply to ' if point.action.of_reply else ''}{_request(struck)}{within}{_where(struck)}"
     done = "was lost with its connection" if held is None else f"was held for {(held.held_ns or 0) / 1e9:.1f} s"
-    when = " once another broker led the partition" if point.action is Action.LOSE_REPLY_AND_MOVE else ""
+    moved = point.action is Action.LOSE_REPLY_AND_MOVE and not_moved(rows, struck, point) is None
+    when = " once another broker led the partition" if moved else ""
     yield f"On connection {struck.connection} to {struck.broker}, {what} {done}{when}."
     yield from _of_answer(rows, point, "The broker had answered it" if held is None else "")
-    retry = next((row for row in rows if row.direction == Direction.REQUEST and again(point, row)), None)
+    asked = (row for row in rows if row.direction == Direction.REQUEST)
+    retry = next((row for row in asked if asks_again(point, row, rows, dialect)), None)
     if retry is None:
         yield "The client did not send it again."
         return
@@ -75,8 +94,8 @@ def _identity(row: Row) -> str:
 
 def _of_answer(rows: Sequence[Row], point: Point, words: str) -> Iterator[str]:
     """What the broker said to a request whose reply was lost."""
-    for row in rows:
-        if words and (row.rule, row.direction, row.done) == (point.name, Direction.REPLY, Done.LOST):
+    for row in of_point(rows, point):
+        if words and (row.direction, row.done) == (Direction.REPLY, Done.LOST):
             yield f"{words} {_said(row)}."
 
 
@@ -118,9 +137,7 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
         yield f"When the held one arrived, {later} brokers had stored {_offsets(stored)} of it."
     elif stored:
         yield f"When the held one arrived, brokers had stored {_offsets(stored)} meanwhile."
-    said = next(
-        (row for row in rows if row.rule == point.name and row.direction == Direction.REPLY and row.bytes), None
-    )
+    said = next((row for row in of_point(rows, point) if row.direction == Direction.REPLY and row.bytes), None)
     yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
     if end is not None and end.rule == name_behind(point.name) and (end.held_ns or 0) >= TOLD_NS:
         yield f"The interposer had the {end.api} after that wait behind it, for {(end.held_ns or 0) / 1e9:.1f} s."
@@ -158,14 +175,21 @@ def _offsets_only(rows: Iterable[Row]) -> bool:
     return all(row.ledger is None for row in rows)
 
 
-def _of_anomaly(name: str, witnesses: Sequence[Witness], *, offsets: bool) -> str:
-    own = [each for each in witnesses if each.anomaly == name]
-    told = [
+def _of_anomaly(name: str, witnesses: Sequence[Witness], backward: Sequence[OrderEvent], *, offsets: bool) -> str:
+    """Where it is: values and their positions, or jumps in the order. The judges name the first few only."""
+    found = [
         " at ".join((f"value {each.value} of stream {each.stream}", *(_position(at, offsets) for at in each.positions)))
-        for each in own[:TOLD]
+        for each in witnesses
+        if each.anomaly == name
+    ] or [
+        f"value {each.value} of stream {each.stream} after {each.last} in partition {each.partition}"
+        for each in backward
+        if each.jump is BACKWARD.get(name)
     ]
-    more = f" and {len(own) - TOLD} more" if len(own) > TOLD else ""
-    return f"{name} ({COUNTS[name].words}): {'; '.join(told)}{more}."
+    least = "at least " if len(found) >= MAX_WITNESSES else ""
+    more = f" and {least}{len(found) - TOLD} more" if len(found) > TOLD else ""
+    told = f": {'; '.join(found[:TOLD])}{more}" if found else ""
+    return f"{name} ({COUNTS[name].words}){told}."
 
 
 def _position(position: str, offset: bool) -> str:

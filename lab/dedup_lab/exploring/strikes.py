@@ -194,16 +194,21 @@ def unnoticed(rows: Sequence[Row], schedule: Schedule, speaker: Speaker) -> list
     return [
         point.name
         for point in schedule
-        if point.exchange.api not in parting and not any(_answers(point, row, rows, speaker.dialect) for row in asked)
+        if point.exchange.api not in parting and not any(asks_again(point, row, rows, speaker.dialect) for row in asked)
     ]
 
 
-def _answers(point: Point, row: Row, rows: Sequence[Row], dialect: Dialect) -> bool:
+def of_point(rows: Iterable[Row], point: Point) -> Iterator[Row]:
+    """The frames that a point struck: of one that is about several partitions, the row of the point's."""
+    return (row for row in rows if (row.rule, row.partition) == (point.name, point.exchange.partition))
+
+
+def asks_again(point: Point, row: Row, rows: Sequence[Row], dialect: Dialect) -> bool:
     """Whether a request shows that the client noticed. The first request of a connection is made again on another one:
     to the same broker, but for the very first, since a client that knows no broker may try any."""
     if not again(point, row):
         return False
-    struck = next((each for each in rows if each.rule == point.name), None)
+    struck = next(of_point(rows, point), None)
     if point.exchange.api != dialect.opening or struck is None:
         return True
     return row.connection != struck.connection and (row.broker == struck.broker or point.exchange.number == 1)
@@ -222,9 +227,10 @@ def again(point: Point, row: Row) -> bool:
 def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     """Why a point did not strike; None if the conversation proves that it did."""
     direction = Direction.REPLY if point.action.of_reply else Direction.REQUEST
-    own = [row for row in rows if row.rule == point.name and row.direction == direction]
+    struck = list(of_point(rows, point))
+    own = [row for row in struck if row.direction == direction]
     if not own:
-        seen = any(row.rule == point.name for row in rows)
+        seen = bool(struck)
         return "the connection ended before its reply came" if seen else "this request did not come"
     (row, *_) = own
     if point.action in (Action.LOSE_REQUEST, Action.LOSE_REPLY, Action.LOSE_REPLY_AND_MOVE):
@@ -232,7 +238,7 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
             return "the connection ended before its reply came"
         if point.action is not Action.LOSE_REQUEST and not succeeded(row):
             return f"the broker had answered with error {row.error_code}"
-        return _not_moved(rows, row, point) if point.action is Action.LOSE_REPLY_AND_MOVE else None
+        return not_moved(rows, row, point) if point.action is Action.LOSE_REPLY_AND_MOVE else None
     if row.done == Done.HELD_TO_DEADLINE:
         return f"nothing ended the stall within {STALLED_S:g} s"
     if point.action is Action.STALL_REPLY and not succeeded(row):
@@ -249,7 +255,7 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
 
 
-def _not_moved(rows: Sequence[Row], lost: Row, point: Point) -> str | None:
+def not_moved(rows: Sequence[Row], lost: Row, point: Point) -> str | None:
     """Why the leader of a partition did not move; None if what was sent again was stored by another broker."""
     later = (row for row in rows if row.direction == Direction.REPLY and row.done == Done.PASSED and again(point, row))
     stored = next((row.broker for row in later if succeeded(row)), None)

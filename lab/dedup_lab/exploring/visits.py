@@ -138,7 +138,9 @@ def visit(ground: Ground, schedule: Schedule, folder: Path, *, deduplication: bo
         anomalies=anomalies,
         copies=getattr(counts, run.subject.count) if counts is not None else 0,
         unknown=_unknown(judged),
-        explanation=explain(rows, schedule, run.speaker, anomalies, judged.witnesses) if anomalies else "",
+        explanation=(
+            explain(rows, schedule, run.speaker, anomalies, judged.witnesses, judged.backward) if anomalies else ""
+        ),
         seconds=round(time.monotonic() - began, 3),
         folder=str(folder),
     )
