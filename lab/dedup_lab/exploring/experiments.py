@@ -47,7 +47,8 @@ def text_of(ground: Ground, shrunk: Shrunk, explanation: str) -> str:
         "verification": {"engine": "Local"},
     }
     (point,) = shrunk.schedule
-    told = f"{point}. Anomalies ({', '.join(shrunk.anomalies)}) in {shrunk.shown} of {shrunk.tries} runs. {explanation}"
+    told = f"{point}. Anomalies ({', '.join(shrunk.anomalies)}) in {shrunk.shown} of {shrunk.tries} runs."
+    told += f" The alarm that this was shrunk from: {explanation}"
     head = "\n".join(f"# {line}" for line in textwrap.wrap(told, WIDTH))
     return f"{head}\n{yaml.safe_dump(document, sort_keys=False)}"
 

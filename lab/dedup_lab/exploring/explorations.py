@@ -33,7 +33,7 @@ from dedup.judgement.verdicts import Verdict
 from dedup.process import machines
 from dedup.workloads.transactions import Transactions
 from dedup_lab import estimates, results
-from dedup_lab.exploring import experiments, replays, threads
+from dedup_lab.exploring import experiments, folders, replays, threads
 from dedup_lab.exploring.crews import Again, Crew, Done, Job, Work
 from dedup_lab.exploring.folders import Asked, Calm, Folder
 from dedup_lab.exploring.grounds import Access, Shape, Site, standing
@@ -81,7 +81,7 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
         machines.at(f"folder {root}"),
         results.alone(root, "dedup explore"),
         saying(console, "beginning") as say,
-        standing(target, access, options.shape, root / "logs", cancelled, say) as site,
+        standing(target, access, options.shape, root / folders.LOGS, cancelled, say) as site,
     ):
         threads.begin()
         for note in site.notes:
@@ -98,7 +98,8 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
         except KeyboardInterrupt:
             say("interrupted; removing the topics")
             crew.close()
-            console.print(f"to finish it: dedup explore {target} … --resume {root}", soft_wrap=True, markup=False)
+            if witness is None:
+                console.print(f"to finish it: dedup explore {target} … --resume {root}", soft_wrap=True, markup=False)
             raise
         finally:
             crew.close()
@@ -218,10 +219,7 @@ class Exploring:
         self._rate = 60 * ready / max(time.monotonic() - began, 1e-9) if ready else 0.0
 
     def _keep(self, found: Visit) -> None:
-        if found.alarm:
-            found = self._folder.keep_witness(found)
-        self._remember(found)
-        self._folder.note(found)
+        self._remember(self._folder.keep(found))
 
     def _remember(self, found: Visit) -> None:
         """The last visit of a schedule counts, but an alarm stays one."""
@@ -230,7 +228,10 @@ class Exploring:
             self._visits[found.schedule, found.deduplication] = found
 
     def _replayed(self, found: Iterable[Visit]) -> list[Alarm]:
-        """An alarm of each kind, replayed; and shrunk, if it counts. A pair is of the kind of a point that suffices."""
+        """An alarm of each kind that comes again, and shrunk; else the one that came again most often.
+
+        A pair is of the kind of a point that suffices.
+        """
         kinds: dict[tuple[str, ...], list[Visit]] = {}
         for each in sorted(found, key=lambda one: (len(one.schedule), _places(one.schedule))):
             alone = (self._visits.get(((less,), True)) for point in each.schedule for less in _parts(point))
@@ -241,16 +242,20 @@ class Exploring:
             kinds.setdefault(cause.kind, []).append(each)
         alarms = []
         for number, own in enumerate(kinds.values(), 1):
-            first = own[0]
             if number > KINDS:
-                alarms.append(Alarm(visit=first, replayed=0, replays=0, alike=len(own) - 1))
+                alarms.append(Alarm(visit=own[0], replayed=0, replays=0, alike=len(own) - 1))
                 continue
-            self._note(f"replaying {first.name}, alarm {number} of {len(kinds)}")
-            shown = self._shown(first, Candidate(first.schedule, first.messages, first.transaction_size))
-            alarm = Alarm(visit=first, replayed=shown, replays=REPLAYS, alike=len(own) - 1)
+            found_again = []
+            for first in _some(own):
+                self._note(f"replaying {first.name}, alarm {number} of {len(kinds)}")
+                shown = self._shown(first, Candidate(first.schedule, first.messages, first.transaction_size))
+                found_again.append(Alarm(visit=first, replayed=shown, replays=REPLAYS, alike=len(own) - 1))
+                if found_again[-1].counts:
+                    break
+            alarm = max(found_again, key=lambda each: each.replayed)
             if alarm.counts:
-                self._note(f"shrinking {first.name}")
-                alarm = alarm.model_copy(update={"shrunk": self._shrunk(first, shown)})
+                self._note(f"shrinking {alarm.visit.name}")
+                alarm = alarm.model_copy(update={"shrunk": self._shrunk(alarm.visit, alarm.replayed)})
             alarms.append(alarm)
         return alarms
 
@@ -273,10 +278,12 @@ class Exploring:
 
     def _shown(self, first: Visit, candidate: Candidate, *, at_once: bool = True) -> int:
         """In how many of ten runs of a schedule an anomaly of the alarm's name is there; without `at_once` the others
-        are run only if the first one shows it."""
+        are run only if the first one shows it. A first one that did not strike is no such run, but of a shorter
+        conversation: that one may not have the point at all."""
         schedule, messages, size = candidate
         job, shown = Job(schedule, messages=messages, transaction_size=size, again=Again.MISSED), 0
-        first_one = job._replace(again=Again.NEVER)  # a shorter conversation may not have the point at all
+        as_long = (messages, size) == (first.messages, first.transaction_size)
+        first_one = job if as_long else job._replace(again=Again.NEVER)
         for jobs in [[job] * REPLAYS] if at_once else [[first_one], [job] * (REPLAYS - 1)]:
             for done in self._crew.do(jobs):
                 shown += done.visit.shows(first.anomalies)
@@ -285,6 +292,11 @@ class Exploring:
             if not shown:
                 break
         return shown
+
+
+def _some(alike: Sequence[Visit]) -> list[Visit]:
+    """Of alarms of one kind those that are replayed, until one counts: the first may be chance, and the last none."""
+    return [alike[place] for place in sorted({0, len(alike) // 2, len(alike) - 1})]
 
 
 def _parts(point: Point) -> list[Point]:
@@ -321,7 +333,7 @@ def _root(out: Path | None, resume: Path | None) -> Path:
             raise SpecificationError(
                 where="--out", got=str(out), rule="--resume names the folder already", todo="leave one of them out"
             )
-        if not resume.is_dir():
+        if not folders.is_one(resume):
             raise SpecificationError(
                 where="--resume", got=str(resume), rule="it is the folder of an exploration", todo="name one"
             )

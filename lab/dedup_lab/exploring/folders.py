@@ -21,6 +21,7 @@ from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiment.points import Exchange
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.wire.manifests import Record
+from dedup_lab.results import LOCK
 
 R = TypeVar("R", bound=Record)
 ASKED: Final = "asked.json"
@@ -29,6 +30,9 @@ VISITS: Final = "visits.jsonl"
 RESULT: Final = "exploration.json"
 SCHEDULE: Final = "schedule.json"
 EXPERIMENT: Final = "experiment.yaml"
+WITNESSES: Final = "witnesses"
+LOGS: Final = "logs"
+"""Of the brokers that were started: they are there before anything is asked."""
 
 
 class Asked(Record):
@@ -51,6 +55,11 @@ class Calm(Record):
     """What was heard when nothing was broken: the exchanges of each conversation."""
 
     conversations: tuple[tuple[Exchange, ...], ...]
+
+
+def is_one(root: Path) -> bool:
+    """Whether a folder is an exploration's; also of one that was interrupted before it knew what there is to ask."""
+    return root.is_dir() and ((root / ASKED).is_file() or {each.name for each in root.iterdir()} <= {LOCK, LOGS})
 
 
 class Folder:
@@ -95,28 +104,41 @@ class Folder:
             file.write(visit.model_dump_json() + "\n")
 
     def noted(self) -> list[Visit]:
-        """The visits so far; a line that was cut off is none."""
+        """The visits so far; a line that was cut off is none. A folder that has moved has taken its histories along."""
         path = self.root / VISITS
         text = path.read_text() if path.is_file() else ""
         lines = text.splitlines(keepends=True)
         found = []
         for number, line in enumerate(lines, 1):
             try:
-                found.append(Visit.model_validate_json(line))
+                found.append(self._found(Visit.model_validate_json(line)))
             except ValidationError:
                 if number < len(lines):
                     raise _unreadable(path, f"line {number}") from None
                 path.write_text(text.removesuffix(line))
         return found
 
-    def keep_witness(self, visit: Visit) -> Visit:
-        """Give an alarm's history its place."""
-        place = self.root / "witnesses" / visit.name
-        if visit.folder is None or place.exists():
+    def keep(self, visit: Visit) -> Visit:
+        """Note a visit, and give an alarm's history its place. It is noted first: so no alarm is lost on the way."""
+        place = self._place(visit)
+        if not visit.alarm or visit.folder is None or place.exists():
+            self.note(visit)
             return visit
+        kept = visit.model_copy(update={"folder": str(place)})
+        self.note(kept)
         place.parent.mkdir(exist_ok=True)
         shutil.move(visit.folder, place)
-        return visit.model_copy(update={"folder": str(place)})
+        return kept
+
+    def _place(self, visit: Visit) -> Path:
+        return self.root / WITNESSES / visit.name
+
+    def _found(self, visit: Visit) -> Visit:
+        """With the history where it is now; with none if it is gone."""
+        if visit.folder is None or Path(visit.folder).is_dir():
+            return visit
+        places = (self._place(visit), self.visits / Path(visit.folder).name)
+        return visit.model_copy(update={"folder": next((str(each) for each in places if each.is_dir()), None)})
 
     def keep_schedule(self, visit: Visit, shrunk: Shrunk, experiment: str = "") -> None:
         """Write beside an alarm's history the shortest schedule that shows it, and its experiment if there is one."""
