@@ -13,7 +13,7 @@ from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Verdict
 from dedup_lab.exploring.crews import Again, Job
 from dedup_lab.exploring.explorations import Options, _root
-from dedup_lab.exploring.folders import Folder
+from dedup_lab.exploring.folders import VISITS, Folder
 from dedup_lab.results import LOCK
 
 COPIES = {"values_with_duplicates": 1}
@@ -123,6 +123,19 @@ def test_an_alarm_is_noted_before_its_history_moves(tmp_path: Path, monkeypatch:
         Folder(tmp_path).keep(with_history(tmp_path))
     (noted,) = Folder(tmp_path).noted()
     assert noted.alarm
+
+
+@pytest.mark.parametrize(("cut", "left"), [(0, 2), (1, 2), (5, 1)])
+def test_a_last_line_without_its_end_is_gone_on_with(tmp_path: Path, cut: int, left: int) -> None:
+    """Whatever is missing of it: the next line is one of its own."""
+    folder = Folder(tmp_path)
+    for number in (1, 2):
+        folder.note(visited(Job((at(number),))))
+    path = tmp_path / VISITS
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    assert len(folder.noted()) == left
+    folder.note(visited(Job((at(3),))))
+    assert [each.schedule for each in folder.noted()][-1] == (at(3),) and len(folder.noted()) == left + 1
 
 
 def test_another_folder_is_not_gone_on_with(tmp_path: Path) -> None:

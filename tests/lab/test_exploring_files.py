@@ -10,6 +10,7 @@ from tests.lab.conftest import Command, one_line
 from dedup.errors import SpecificationError
 from dedup.experiment.endpoints import Security
 from dedup.experiment.spec import load, parse
+from dedup.judgement.explorations import Shrunk
 from dedup_lab.exploring import grounds
 from dedup_lab.exploring.grounds import Access, Shape, of_file
 
@@ -90,6 +91,19 @@ def test_the_command_line_says_what_is_wrong(dedup: Command, tmp_path: Path) -> 
     said = dedup("explore", "kafka://h:1", "--resume", tmp_path, "--out", tmp_path)
     assert "below witnesses/" in one_line(dedup("explore", "kafka://h:1", "--replay", tmp_path))
     assert "names the folder already" in one_line(said) and said.code == 4
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--messages", "4"), ("--partitions", "1"), ("--pairs", "7"), ("--resume", ".")]
+)
+def test_what_would_play_no_part_in_a_replay_is_refused(
+    dedup: Command, tmp_path: Path, option: str, value: str
+) -> None:
+    shrunk = Shrunk(schedule=(), messages=4, partitions=1, anomalies=("phantom",), shown=10, tries=10)
+    (tmp_path / "schedule.json").write_text(shrunk.model_dump_json())
+    asked = ("explore", "kafka://h", "--replay", tmp_path, "--out", tmp_path / "a")
+    assert f"{option}: got {value} beside --replay" in one_line(dedup(*asked, option, value))
+    assert "write kafka://HOST" in one_line(dedup(*asked)), "without, it is the address that is wrong"
 
 
 def test_the_help_teaches(dedup: Command) -> None:

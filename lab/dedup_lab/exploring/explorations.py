@@ -73,6 +73,7 @@ def explore(target: str, access: Access, options: Options, *, as_json: bool, con
     """
     witness = None if options.replay is None else replays.read(options.replay)
     if witness is not None:
+        _check_alone(options)
         options = options._replace(shape=Shape(witness.messages, witness.partitions, witness.transaction_size or 0))
     root = _root(options.out, options.resume)
     cancelled = threading.Event()
@@ -324,6 +325,24 @@ def _asked(target: str, site: Site, options: Options) -> Asked:
         system=site.ground.system.model_dump_json(by_alias=True, exclude_none=True),
         versions=site.ground.admin.versions(),
     )
+
+
+def _check_alone(options: Options) -> None:
+    """SpecificationError for an option that would play no part in a replay."""
+    given = {
+        "--messages": options.shape.messages,
+        "--partitions": options.shape.partitions,
+        "--pairs": options.pairs or None,
+        "--resume": options.resume,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise SpecificationError(
+                where=option,
+                got=f"{value} beside --replay",
+                rule="a replay runs the witness's schedule as it is, ten times",
+                todo="leave one of them out",
+            )
 
 
 def _root(out: Path | None, resume: Path | None) -> Path:

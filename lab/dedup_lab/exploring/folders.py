@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiment.points import Exchange
+from dedup.history.stores import write_whole
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.wire.manifests import Record
 from dedup_lab.results import LOCK
@@ -77,7 +78,7 @@ class Folder:
         """Write what is asked, or see that it is what was asked before."""
         path = self.root / ASKED
         if not path.is_file():
-            path.write_text(asked.model_dump_json(indent=1))
+            write_whole(path, asked.model_dump_json(indent=1))
             return
         before = self._read(path, Asked).model_dump()
         for name, value in asked.model_dump().items():
@@ -96,7 +97,7 @@ class Folder:
 
     def hear(self, conversations: Sequence[frozenset[Exchange]]) -> Calm:
         calm = Calm(conversations=tuple(tuple(sorted(each, key=lambda one: one.order)) for each in conversations))
-        (self.root / CALM).write_text(calm.model_dump_json(indent=1))
+        write_whole(self.root / CALM, calm.model_dump_json(indent=1))
         return calm
 
     def note(self, visit: Visit) -> None:
@@ -106,7 +107,7 @@ class Folder:
     def noted(self) -> list[Visit]:
         """The visits so far; a line that was cut off is none. A folder that has moved has taken its histories along."""
         path = self.root / VISITS
-        text = path.read_text() if path.is_file() else ""
+        text = path.read_text(errors="replace") if path.is_file() else ""
         lines = text.splitlines(keepends=True)
         found = []
         for number, line in enumerate(lines, 1):
@@ -116,6 +117,9 @@ class Folder:
                 if number < len(lines):
                     raise _unreadable(path, f"line {number}") from None
                 path.write_text(text.removesuffix(line))
+                return found
+        if text and not text.endswith("\n"):  # the line is whole but for its end, and another one is to come
+            path.write_text(f"{text}\n")
         return found
 
     def keep(self, visit: Visit) -> Visit:
@@ -148,7 +152,7 @@ class Folder:
                 (Path(visit.folder) / EXPERIMENT).write_text(experiment)
 
     def finish(self, result: Exploration) -> None:
-        (self.root / RESULT).write_text(json.dumps(result.model_dump(mode="json"), indent=1))
+        write_whole(self.root / RESULT, json.dumps(result.model_dump(mode="json"), indent=1))
         if self.visits.is_dir() and not any(self.visits.iterdir()):
             self.visits.rmdir()
 
