@@ -87,6 +87,31 @@ def test_a_visit_that_is_cancelled_takes_its_topic_away(tmp_path: Path) -> None:
     assert admin.deleted == admin.made
 
 
+def test_a_topic_that_the_course_could_not_remove_is_removed_or_said_to_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The course passes over it: its brokers may be gone next. Those of a URL are not."""
+
+    def judged(*_: object) -> None:
+        raise KeyError("judged")
+
+    monkeypatch.setattr(visits._Run, "carry_out", lambda *_: [])
+    monkeypatch.setattr(visits, "_judged", judged)
+    admin = Refusing()
+    with pytest.raises(KeyError, match="judged"):
+        visits.visit(ground(admin, threading.Event()), points(), tmp_path / "visit")
+    (topic,) = admin.deleted
+    assert topic.startswith(PREFIX) and capsys.readouterr().err == ""
+
+    def refused(topic: str) -> None:
+        raise PlatformError(where="deleting", got="no", rule="r", todo="t")
+
+    monkeypatch.setattr(admin, "delete_topic", refused)
+    with pytest.raises(KeyError, match="judged"):
+        visits.visit(ground(admin, threading.Event()), points(), tmp_path / "visit")
+    assert "may be left: deleting" in capsys.readouterr().err
+
+
 def test_a_thread_that_fails_says_why_and_its_end_is_told() -> None:
     ended: list[str] = []
     client = Threads("run", threading.Event(), ended.append).client("producer")
