@@ -67,6 +67,23 @@ def test_a_leader_that_has_not_moved_is_not_told_to_have(broker: str, told: bool
     assert ("once another broker led the partition" in explain(rows, (lost,), BY_US, [], [])) is told
 
 
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ("unanswered", "was held, and its client did not wait for it. The broker had answered it without an error,"),
+        ("held", "was held for 2.0 s. The client did not send it again."),
+    ],
+)
+def test_a_held_reply_is_not_told_as_lost(done: str, told: str) -> None:
+    held = point(Action.STALL_REPLY)
+    more = {"held_ns": 2 * S} if done == "held" else {}
+    reply = row(rule=held.name, done=done, connection=1, broker="a", error_code=0, offset=7, bytes=9, **more)
+    assert told in explain([reply], (held,), BY_US, [], [])
+    lost = point(Action.LOSE_REPLY)
+    said = explain([reply._replace(rule=lost.name, done="lost", held_ns=None)], (lost,), BY_US, [], [])
+    assert "was lost with its connection. The broker had answered it without an error, stored at offset 7" in said
+
+
 def of_values(count: int) -> str:
     witnesses = [Witness(anomaly="phantom", stream=0, value=each, positions=("0/0:2:0",)) for each in range(count)]
     return explain([row()], (), BY_US, ["phantom"], witnesses)

@@ -22,6 +22,7 @@ from dedup_lab.exploring.strikes import (
     next_end,
     not_moved,
     of_point,
+    stalled,
     succeeded,
 )
 from dedup_runners.interposer.conversations import Done, Row
@@ -57,6 +58,8 @@ def _of_point(rows: Sequence[Row], point: Point, dialect: Dialect) -> Iterator[s
     within = "" if point.exchange.transaction is None else f" of transaction {point.exchange.transaction}"
     what = f"{'the reply to ' if point.action.of_reply else ''}{_request(struck)}{within}{_where(struck)}"
     done = "was lost with its connection" if held is None else f"was held for {(held.held_ns or 0) / 1e9:.1f} s"
+    if point.action is Action.STALL_REPLY and stalled(struck):
+        done = "was held, and its client did not wait for it"
     moved = point.action is Action.LOSE_REPLY_AND_MOVE and not_moved(rows, struck, point) is None
     when = " once another broker led the partition" if moved else ""
     yield f"On connection {struck.connection} to {struck.broker}, {what} {done}{when}."
@@ -95,7 +98,7 @@ def _identity(row: Row) -> str:
 def _of_answer(rows: Sequence[Row], point: Point, words: str) -> Iterator[str]:
     """What the broker said to a request whose reply was lost."""
     for row in of_point(rows, point):
-        if words and (row.direction, row.done) == (Direction.REPLY, Done.LOST):
+        if words and row.direction == Direction.REPLY and (row.done == Done.LOST or stalled(row)):
             yield f"{words} {_said(row)}."
 
 

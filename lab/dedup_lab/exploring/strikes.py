@@ -243,7 +243,7 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
         return f"nothing ended the stall within {STALLED_S:g} s"
     if point.action is Action.STALL_REPLY and not succeeded(row):
         return f"the broker had answered with error {row.error_code}"
-    held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and _stalled(row))
+    held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and stalled(row))
     if not held:
         if not (dialect.waits and point.exchange.carries and closed_by_broker(row)):
             return "the connection ended before it could be held"
@@ -306,6 +306,6 @@ def next_end(rows: Sequence[Row], struck: Row) -> Row | None:
     return None if ended is None else next((row for row in asked if row.monotonic_ns > ended), None)
 
 
-def _stalled(row: Row) -> bool:
+def stalled(row: Row) -> bool:
     """A held reply whose client has left meanwhile is not passed on any more. One that never came has no bytes."""
     return row.done == Done.UNANSWERED and row.bytes > 0
