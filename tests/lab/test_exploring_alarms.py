@@ -3,15 +3,16 @@
 import shutil
 from collections import Counter
 from pathlib import Path
+from threading import Event
 
 import pytest
 from tests.lab.test_exploring import INIT, SINGLE, at, explored, fine, point, visited
 
-from dedup.errors import SpecificationError
+from dedup.errors import PlatformError, SpecificationError
 from dedup.experiment.points import Action, Schedule
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Verdict
-from dedup_lab.exploring.crews import Again, Job
+from dedup_lab.exploring.crews import Again, Crew, Done, Job
 from dedup_lab.exploring.explorations import Options, _root
 from dedup_lab.exploring.folders import VISITS, Folder
 from dedup_lab.results import LOCK
@@ -89,6 +90,28 @@ def test_a_pair_of_which_both_are_needed_stays_one(tmp_path: Path, needs: str) -
     result, _ = explored(tmp_path, work, Options(pairs=1_000))
     (found,) = result.alarms
     assert found.shrunk is not None and found.shrunk.schedule == (pair if needs == "both" else pair[:1])
+
+
+@pytest.mark.parametrize(("interrupted", "visits"), [(True, 1), (False, 2)])
+@pytest.mark.parametrize("fails", [True, False])
+def test_after_an_interruption_no_visit_is_begun_again(
+    tmp_path: Path, fails: bool, interrupted: bool, visits: int
+) -> None:
+    cancelled = Event()
+    begun: list[Job] = []
+
+    def work(job: Job, folder: Path) -> Done:
+        begun.append(job)
+        if interrupted:
+            cancelled.set()
+        if fails:
+            raise PlatformError(where="w", got="g", rule="r", todo="t")
+        return Done(job, visited(job, Verdict.INCONCLUSIVE, missed=("it did not come",)))
+
+    crew = Crew(work, tmp_path, 1, cancelled)
+    list(crew.do([Job((at(1), at(2)))]))
+    crew.close()
+    assert len(begun) == visits
 
 
 # Where they are kept.

@@ -106,13 +106,14 @@ class Crew:
                 done = self._work(job, self._folder / f"{next(self._numbers):05}-{name_of(job.schedule)}")
             except DedupError as error:
                 errors += 1
-                if errors == ERRORS or job.again is not Again.UNNOTICED:
+                if errors == ERRORS or job.again is not Again.UNNOTICED or self._cancelled.is_set():
                     return Done(job, failed(job, error))
                 continue
             finally:
                 self.done += 1
             struck = not done.visit.missed and (job.again is Again.MISSED or not done.visit.unnoticed)
-            if struck or done.visit.verdict in (Verdict.FAIL, Verdict.ERROR) or attempt >= job.strikes:
+            counts = struck or done.visit.verdict in (Verdict.FAIL, Verdict.ERROR)
+            if counts or attempt >= job.strikes or self._cancelled.is_set():
                 return done
             if done.visit.folder is not None:
                 shutil.rmtree(done.visit.folder, ignore_errors=True)
