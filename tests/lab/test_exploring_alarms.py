@@ -114,6 +114,17 @@ def test_after_an_interruption_no_visit_is_begun_again(
     assert len(begun) == visits
 
 
+@pytest.mark.parametrize(("verdict", "visited_points"), [(Verdict.ERROR, 14), (Verdict.INCONCLUSIVE, 15)])
+def test_a_point_whose_visit_could_not_be_done_is_not_visited(
+    tmp_path: Path, verdict: Verdict, visited_points: int
+) -> None:
+    def work(job: Job) -> Visit:
+        return visited(job, verdict) if job.deduplication and job.schedule == (at(1),) else fine(job)
+
+    result, _ = explored(tmp_path, work)
+    assert (result.verdict, result.points_visited, result.points) == (verdict, visited_points, 15)
+
+
 # Where they are kept.
 
 
