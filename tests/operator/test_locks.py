@@ -100,6 +100,19 @@ def test_the_second_waits_in_words_and_goes_on_when_the_first_is_done() -> None:
     assert two.leases() == []
 
 
+@pytest.mark.parametrize(("edited", "said"), [(True, "True"), (False, "False")])
+def test_that_one_was_edited_is_told_while_it_waits_too(edited: bool, said: str) -> None:
+    two = Two()
+    running(two)
+    two.until(two.there, "tests now")
+    if edited:
+        two.there.cluster.patch("DedupExperiment", OTHER, "e", {"spec": {"runs": 3}})
+    for _ in range(3):
+        two.look(two.there)
+    assert two.there.condition("Reconciling") == ("True", "Queued")
+    assert two.there.condition("SpecChanged")[0] == said
+
+
 def test_no_time_limit_runs_while_it_waits() -> None:
     two = Two()
     running(two)
