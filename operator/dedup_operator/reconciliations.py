@@ -333,10 +333,10 @@ class _Look:
         platform: KubernetesPlatform,
         save: Callable[[State], None],
     ) -> None:
-        """PlatformError if an owner has taken back what a run needs that is at work: it is ended, and heals."""
+        """PlatformError if somebody has taken back what a run needs that is at work: it is ended, and heals."""
         if finished(tasks, state) or (error := platform.withdrawn(current(tasks, state)[0])) is None:
             return
-        after = self._suspended(taken, tasks, state, platform, f"a consent that was taken back: {error}")
+        after = self._suspended(taken, tasks, state, platform, f"what was taken back: {error}")
         if after != state:  # else it has ended, or only carries its result
             save(after)
             raise error
