@@ -29,6 +29,10 @@ _OBJECTS: Final = "objects.yaml"
 _TEMPLATE: Final = f'{{{{ .Files.Get "{_OBJECTS}" }}}}\n'
 
 
+class NotFetched(PlatformError):
+    """An archive cannot be had now. What of it people have to correct, its words say; the rest passes."""
+
+
 class Archives:
     """Those that were fetched and had the digest that their entry says, in a folder of this process."""
 
@@ -77,8 +81,8 @@ def _pulled(entry: ListedSystem, folder: Path, pull: Callable[[list[str]], objec
     return found[0]
 
 
-def _not_fetched(entry: ListedSystem, words: str) -> PlatformError:
-    return PlatformError(
+def _not_fetched(entry: ListedSystem, words: str) -> NotFetched:
+    return NotFetched(
         where=f"chart {entry.name} {entry.version}",
         got=short(words),
         rule=f"it is fetched from {entry.repository or entry.chart} before anything of it is installed",

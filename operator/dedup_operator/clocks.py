@@ -37,7 +37,7 @@ class ServerClock:
         """Take in the header `Date` of an answer that has just come; one that is missing or no date tells nothing."""
         try:
             ahead_s = parsedate_to_datetime(date or "").timestamp() - self._since()
-        except ValueError:
+        except (ValueError, OverflowError):  # a number in it may be of any length
             return
         before = self._ahead_s
         if before is None or ahead_s > before or before - ahead_s > STEP_S:

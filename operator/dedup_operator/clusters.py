@@ -253,10 +253,10 @@ def _checked(status: int, said: str) -> None:
     if status < 300:
         return
     words = _words(said)
-    if status == 409:
-        raise Conflict(words)
     if status not in (404, 429) and status < 500 and is_denied(words):
         raise Forbidden(words)
+    if status == 409:
+        raise Conflict(words)
     if status == UNKNOWN:
         raise Unreachable(f"HTTP {status}: {words}; if that lasts, give it a token that this API server knows")
     if status in PASSING or status >= 500:
@@ -272,12 +272,12 @@ def _has_words(said: str) -> bool:
     """Whether the API server knows the kind: then its 404 names what is not there, else it names nothing."""
     try:
         return bool((dict(json.loads(said)).get("details") or {}).get("name"))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 
 def _words(said: str) -> str:
     try:
         return str(json.loads(said)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return said[:300] or "no words"

@@ -197,11 +197,13 @@ class KubernetesPlatform:
         return not self._run_pods() and not self._cuts()
 
     def withdrawn(self, task: Task) -> PlatformError | None:
-        """Why a run that is at work may not go on: an owner of pods that it may strike allows it no more."""
+        """Why a run that is at work may not go on: an owner of pods that it may strike allows it no more, or its
+        system's lock is gone."""
         if task.run_id is None:
             return None
         system = next(each for each in self._experiment.spec.systems if each.name == task.system)
         try:
+            self._provisioner(system).check_had()
             check_still(self._cluster, self._owner.namespace, system, self._experiment.spec)
         except PlatformError as error:
             return error

@@ -18,17 +18,7 @@ from typing import Any, Final
 
 from dedup.errors import DedupError, PlatformError, SpecificationError
 from dedup.experiment.spec import Experiment, parse
-from dedup.experiment.stages import (
-    Observation,
-    Stage,
-    State,
-    Task,
-    advance,
-    current,
-    decide,
-    finished,
-    schedule,
-)
+from dedup.experiment.stages import Observation, Stage, State, Task, advance, current, decide, finished, schedule
 from dedup.experiment.stages import Status as Seen
 from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
@@ -171,6 +161,8 @@ class _Look:
         self._kept: Kept | None = None
         self._stood: Status | None = None
         """What the status was before something was to be begun that is refused, and so was not."""
+        self._changed = False
+        """The resource says something else by now than what is run."""
 
     def step(self) -> float | None:
         """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done.
@@ -183,7 +175,8 @@ class _Look:
         except Waits as error:
             standing, words = self._without_time().state, str(error)
             assert standing is not None
-            self._write(self._situation(tasks=self._tasks, state=standing.state, heard=words, queued=words))
+            waits = {"state": standing.state, "heard": words, "queued": words, "changed": self._changed}
+            self._write(self._situation(tasks=self._tasks, **waits))
             return LOOK_AGAIN_S
         except Unattended as error:
             self._stall(self._without_time(), str(error))
@@ -308,8 +301,8 @@ class _Look:
     def _go_on(
         self, asked: Experiment, taken: Experiment, state: State, platform: _Hearing, settings: Settings
     ) -> float | None:
-        tasks = self._tasks
-        suspended, changed = asked.spec.suspend, asked.digest() != taken.digest()
+        tasks, suspended = self._tasks, asked.spec.suspend
+        self._changed = changed = asked.digest() != taken.digest()
 
         def save(after: State) -> None:
             told = platform.told if finished(tasks, after) else None
@@ -340,10 +333,10 @@ class _Look:
         platform: KubernetesPlatform,
         save: Callable[[State], None],
     ) -> None:
-        """PlatformError if an owner has taken back what a run needs that is at work: it is ended, and heals."""
+        """PlatformError if somebody has taken back what a run needs that is at work: it is ended, and heals."""
         if finished(tasks, state) or (error := platform.withdrawn(current(tasks, state)[0])) is None:
             return
-        after = self._suspended(taken, tasks, state, platform, f"a consent that was taken back: {error}")
+        after = self._suspended(taken, tasks, state, platform, f"what was taken back: {error}")
         if after != state:  # else it has ended, or only carries its result
             save(after)
             raise error

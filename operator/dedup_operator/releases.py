@@ -247,9 +247,14 @@ def record_of(release: str) -> str:
 
 
 def secrets_of(cluster: Cluster, release: str, namespace: str) -> list[Object]:
-    """Helm's own records of a release, the newest last."""
+    """Helm's own records of a release, the newest last; what says no version, as none of Helm's does, is first."""
     found = cluster.list("Secret", namespace, f"owner=helm,name={release}")
-    return sorted(found, key=lambda each: int(each["metadata"]["labels"].get("version", "0")))
+    return sorted(found, key=lambda each: _version(each["metadata"]["labels"].get("version", "")))
+
+
+def _version(said: str) -> int:
+    """Whoever may write Secrets can give one of his own the labels of a record."""
+    return int(said) if said.isascii() and said.isdigit() else 0
 
 
 def state_in(records: Sequence[Object]) -> str | None:

@@ -6,7 +6,7 @@ is now (`observedGeneration`), and an end only if the object itself says so.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -63,7 +63,7 @@ class Told(Part):
     spec_digest: str = Field(description="of the experiment that was judged")
     verdict: Judgement
     reasons: list[str] = Field(default_factory=list)
-    systems: list[SystemStatus] = Field(default_factory=list)
+    systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(default_factory=list)
     faults: ToldFaults | None = Field(None, description="a report of an older version has none")
     uri: str = Field("", description="where all of it lies")
     digest: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$", description="of the summary there")

@@ -296,7 +296,8 @@ def _asking(
     def ask() -> None:
         while not over.wait(ASK_S if watched.experiments() else ASK_SOON_S) and not others.is_set():
             with suppress(ClusterError):
-                if readable(cluster, namespaces) != there or watched.lacks(cluster, there[0] if there else ""):
+                differs = readable(cluster, namespaces) != there or watched.lacks(cluster, there[0] if there else "")
+                if differs and not over.is_set():  # else kopf has ended meanwhile, and the signal would end the program
                     others.set()
                     _end_kopf()
 

@@ -29,6 +29,7 @@ from dedup_operator.clusters import LiveCluster
 from dedup_operator.objects import systems
 from dedup_operator.objects.accounts import accounts, run_account
 from dedup_operator.objects.events import event
+from dedup_operator.objects.leftovers import leftovers
 from dedup_operator.objects.listed import MADE
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.readiness import readiness
@@ -340,7 +341,7 @@ def test_policies_let_nobody_reach_our_pods_and_say_nothing_of_those_of_systems(
     told = settings([], artifacts={"s3": S3}, namespace=NAMESPACE)
     owner, made = Owner(NAMESPACE, "trial", "uid"), made_of(ORDINARY)
     jobs = [*run_objects(owner, made, plan(made)[0], 1, told)[1:], report(owner, told)]
-    jobs += [readiness(owner, made, made.spec.systems[0], told)]
+    jobs += [readiness(owner, made, made.spec.systems[0], told), leftovers(owner, made.spec.systems[0], told)]
     local = verification(owner, made_of([], verification={"engine": "Local"}), told)
     parts = [each["spec"]["template"]["metadata"]["labels"]["dedup.dev/component"] for each in jobs]
     there = [each for each in rendered if each["metadata"]["namespace"] == ELSEWHERE]

@@ -83,6 +83,9 @@ class Breaking:
         raise AssertionError("a comparison lists nothing")
 
     def create(self, made: Object) -> bool:
+        if error := self.breaks.unmade.get((self.name, made["kind"])):
+            raise error
+
         def do() -> bool:
             new = self.inner.create({**made, "metadata": {**made["metadata"]}})
             if new and made["kind"] == "DedupExperiment":
@@ -95,6 +98,8 @@ class Breaking:
         self.breaks.around(self.name, lambda: self.inner.delete(kind, namespace, name))
 
     def patch(self, kind: str, namespace: str, name: str, change: Object) -> None:
+        if self.breaks.unpatched:
+            raise self.breaks.unpatched
         self.breaks.around(self.name, lambda: self.inner.patch(kind, namespace, name, change))
 
     def replace_status(self, made: Object) -> Object:
@@ -112,6 +117,10 @@ class Breaks:
     """Clusters that nothing reaches."""
     unread: dict[tuple[str, str, str], ClusterError] = field(default_factory=dict)
     """What one of them does not give (its name, the kind, the object's name), and why."""
+    unmade: dict[tuple[str, str], ClusterError] = field(default_factory=dict)
+    """Of which kind one of them lets nothing be made, and why."""
+    unpatched: ClusterError | None = None
+    """Why nothing may be patched."""
     asked: int = 0
     made: list[str] = field(default_factory=list)
     """In which cluster an experiment was made, each time."""

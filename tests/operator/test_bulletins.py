@@ -10,7 +10,7 @@ from dedup.experiment.stages import MAX_RESTARTS
 from dedup_operator.clusters import Object
 from dedup_operator.objects.names import Owner
 from dedup_operator.objects.reports import BULLETIN, home_name, report, report_name, report_objects
-from dedup_operator.statuses import Judgement
+from dedup_operator.statuses import Judgement, SystemStatus
 
 OWNER = Owner(NAMESPACE, "e", "6f1c")
 FAIL = document(TOLD.model_copy(update={"verdict": Judgement.FAIL}))
@@ -95,6 +95,16 @@ def test_a_word_on_another_experiment_is_an_error() -> None:
     world.run()
     assert world.condition("Finished") == ("True", "Error")
     assert "a report on another experiment, ffffffffffff" in message(world, "Finished")
+
+
+@pytest.mark.parametrize(("systems", "verdict"), [(9, "Error"), (8, "Pass")])
+def test_a_word_on_more_systems_than_an_experiment_has_is_an_error(systems: int, verdict: str) -> None:
+    """It does not fit into the status; whoever may write ConfigMaps may have written it."""
+    world = reporting()
+    named = [SystemStatus(name=f"kafka-{number}") for number in range(systems)]
+    world.player.says = lambda: document(TOLD.model_copy(update={"systems": named}))
+    world.run()
+    assert world.condition("Finished") == ("True", verdict)
 
 
 def test_a_word_that_was_there_before_the_report_does_not_count() -> None:

@@ -57,7 +57,20 @@ def test_its_twin_a_clock_that_was_set_back_does() -> None:
     assert made() == SERVER_S - STEP_S - 1
 
 
-@pytest.mark.parametrize("date", [None, "", "yesterday", "Fri, 99 Foo 2026"])
+LONG: Final = "9" * 20
+
+
+@pytest.mark.parametrize(
+    "date",
+    [
+        *(None, "", "yesterday", "Fri, 99 Foo 2026"),
+        *(
+            f"Fri, 01 Jan {LONG} 00:00:00 GMT",
+            f"Fri, 01 Jan 2026 {LONG}:00:00 GMT",
+            f"Fri, 01 Jan 2026 00:00:00 +{LONG}",
+        ),
+    ],
+)
 def test_what_is_no_date_tells_nothing(date: str | None) -> None:
     made = clock(Clock())
     made.heard(date)

@@ -109,6 +109,8 @@ POLICY: Final = "jobs \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with bin
     [
         (400, WEBHOOK, Forbidden),
         (401, WEBHOOK, Forbidden),
+        (409, WEBHOOK, Forbidden),
+        (409, "the object has been modified; the request was denied", Conflict),
         (422, WEBHOOK, Forbidden),
         (422, POLICY, Forbidden),
         (422, POLICY.replace(" with binding 'b'", ""), Forbidden),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.operator.comparing import UID, World, kubeconfig
+from tests.operator.comparing import KEY, NAMESPACE, OTHERS, UID, World, kubeconfig
 
 from dedup_operator.clusters import ClusterError, Forbidden, Unreachable
 
@@ -110,3 +110,44 @@ def test_its_twin_a_cluster_that_forbids_its_experiment_is() -> None:
         world.look()
     assert world.cluster("cloud")["step"] == "Refused"
     assert world.cluster("cloud")["message"].startswith("experiments is forbidden")
+
+
+def test_that_the_hub_lets_no_summary_be_kept_is_told_and_it_goes_on_when_that_is_mended() -> None:
+    world = World()
+    world.breaks.unmade = {("here", "ConfigMap"): Forbidden("exceeded quota: few, used: configmaps=9")}
+    world.run(until=lambda status: status.get("conditions", []) != [] and world.condition("Stalled")[0] == "True")
+    assert world.condition("Stalled")[2].startswith("exceeded quota: few, used: configmaps=9; give the operator's")
+    before = world.live
+    world.look()
+    assert world.live == before
+    world.breaks.unmade = {}
+    world.run()
+    assert (world.status["outcome"], world.condition("Stalled")[0]) == ("NothingWorse", "False")
+
+
+def test_its_twin_that_the_hub_does_not_answer_is_asked_again_and_told_to_nobody() -> None:
+    world = World(stopped=True)
+    world.breaks.unmade = {("here", "ConfigMap"): Unreachable("HTTP 500")}
+    for _ in range(3):
+        world.look()
+    for name in world.clusters:
+        world.begin(name)
+        world.finish(name)
+    before = world.live
+    world.look()
+    assert world.live == before and world.condition("Stalled")[0] == "False"
+
+
+def test_of_a_deleted_one_the_hub_is_asked_again() -> None:
+    world = World(stopped=True)
+    for _ in range(3):
+        world.look()
+    world.delete()
+    world.breaks.unpatched = Forbidden("dedupcomparisons is forbidden")
+    for name in OTHERS:
+        world.clusters[name].delete("DedupExperiment", NAMESPACE, world.asked.experiment(UID, name).name)
+    with pytest.raises(Forbidden):
+        world.comparer().look(KEY)
+    world.breaks.unpatched = None
+    world.leave()
+    assert list(world.left()) == []

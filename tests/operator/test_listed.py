@@ -14,7 +14,8 @@ from tests.operator.test_reconciliations import fake, message
 
 from dedup.errors import PlatformError
 from dedup.experiment.spec import parse
-from dedup_operator.clusters import Object
+from dedup_operator.archives import NotFetched
+from dedup_operator.clusters import Object, Unreachable
 from dedup_operator.objects.accounts import accounts
 from dedup_operator.objects.listed import ListedSystem
 from dedup_operator.objects.names import LABEL, Owner
@@ -232,6 +233,38 @@ def test_an_archive_of_another_digest_stalls_until_the_list_is_mended() -> None:
     world.charts = {"theirs": CHART}
     world.run()
     assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+
+
+GONE: Final = NotFetched(where="chart theirs 1.2.3", got="connection refused", rule="it is fetched", todo="ask again")
+
+
+def begun_anew(chart: Exception) -> World:
+    """Helm did not come to its end, and what became of the chart's archive meanwhile is this."""
+    world = applied(CHART)
+    world.refuses = Unreachable("helm: Error: the server is away")
+    with pytest.raises(Unreachable):
+        looked(world, 9)
+    assert world.status()["state"]["intended"]
+    world.refuses, world.charts = None, {"theirs": chart}
+    return world
+
+
+def test_a_registry_that_is_away_fails_nothing_that_has_begun() -> None:
+    world = begun_anew(GONE)
+    operator, _ = world.operator()
+    for _ in range(3):
+        with pytest.raises(Unreachable, match="connection refused"):
+            operator.look((NAMESPACE, "e"))
+    world.charts = {"theirs": CHART}
+    world.run()
+    assert (world.status()["verdict"], world.status()["state"]["failures"]) == ("Pass", 0)
+
+
+def test_its_twin_that_has_another_archive_does() -> None:
+    world = begun_anew(WRONG)
+    looked(world, 1)
+    assert world.status()["state"]["failures"] == 1
+    assert "digest: got sha256:12" in world.status()["state"]["lastFailure"]
 
 
 CLUSTER_ROLE: Final = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"}}

@@ -100,6 +100,38 @@ def test_the_second_waits_in_words_and_goes_on_when_the_first_is_done() -> None:
     assert two.leases() == []
 
 
+@pytest.mark.parametrize(("edited", "said"), [(True, "True"), (False, "False")])
+def test_that_one_was_edited_is_told_while_it_waits_too(edited: bool, said: str) -> None:
+    two = Two()
+    running(two)
+    two.until(two.there, "tests now")
+    if edited:
+        two.there.cluster.patch("DedupExperiment", OTHER, "e", {"spec": {"runs": 3}})
+    for _ in range(3):
+        two.look(two.there)
+    assert two.there.condition("Reconciling") == ("True", "Queued")
+    assert two.there.condition("SpecChanged")[0] == said
+
+
+@pytest.mark.parametrize("given_back", [True, False])
+def test_a_run_whose_lock_somebody_gave_back_is_ended_and_does_not_count(given_back: bool) -> None:
+    """Another experiment may have it by now, and strike the same brokers."""
+    two = Two()
+    running(two)
+    jobs = two.here.player.jobs
+    (first,) = [name for name, run in jobs.items() if run]
+    lease = two.here.cluster.get("Lease", HOME.namespace, HOME.name)
+    assert lease is not None
+    if given_back:
+        gone = dict.fromkeys(lease["metadata"]["annotations"])
+        two.here.cluster.patch("Lease", HOME.namespace, HOME.name, {"metadata": {"annotations": gone}})
+        two.until(two.here, "no lock of it any more")
+        assert two.here.cluster.get("Job", NAMESPACE, first) is None
+    two.until(two.here, "Pass")
+    assert list(jobs.values()).count(jobs[first]) == (2 if given_back else 1)
+    assert two.leases() == []
+
+
 def test_no_time_limit_runs_while_it_waits() -> None:
     two = Two()
     running(two)

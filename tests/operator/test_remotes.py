@@ -80,6 +80,18 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
     assert client.response.closed
 
 
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_answer_of_a_thousand_brackets_is_none_of_an_api_server(status: int) -> None:
+    deep = '{"kind": "Status", "metadata": {}, "details": {"name": "e"}, "a": ' + "[" * 5000 + "]" * 5000 + "}"
+    with pytest.raises((Refused, Unreachable)):
+        RemoteCluster(Client(status, deep.encode())).get("DedupExperiment", "lab", "e")
+
+
+def test_its_twin_with_a_few_is() -> None:
+    live = {**LIVE, "spec": {"a": [[[[[[[[]]]]]]]]}}
+    assert RemoteCluster(Client(200, json.dumps(live).encode())).get("DedupExperiment", "lab", "e") == live
+
+
 def test_unknown_keys_are_to_be_refused_there() -> None:
     client = Client(201, json.dumps(LIVE).encode())
     assert RemoteCluster(client).create(LIVE)

@@ -100,10 +100,11 @@ def record(release: str, **marks: str) -> Object:
     return {"labels": labels}
 
 
-def test_a_record_of_helms_that_is_not_ours_stalls_it_and_stays_as_it_is() -> None:
+@pytest.mark.parametrize("version", ["9", "first", "9²"])
+def test_a_record_of_helms_that_is_not_ours_stalls_it_and_stays_as_it_is(version: str) -> None:
     world = applied()
     world.run(until=lambda status: status.get("phase") == "Running")
-    theirs(world, "Secret", "sh.helm.release.v1.theirs.v9", meta=record(release_in(world)))
+    theirs(world, "Secret", "sh.helm.release.v1.theirs.v9", meta=record(release_in(world), version=version))
     before = world.cluster.get("Secret", NAMESPACE, "sh.helm.release.v1.theirs.v9")
     world.run()
     assert message(world, "Stalled").startswith("Secret sh.helm.release.v1.theirs.v9: got one that does not belong")

@@ -147,6 +147,32 @@ def test_a_signal_ends_it(
     assert watched(monkeypatch, strict, namespaces=namespaces) == [asked]
 
 
+@pytest.mark.parametrize(("ended", "signals"), [(True, 0), (False, 1)])
+def test_an_answer_that_comes_when_kopf_has_ended_sends_no_signal(
+    ended: bool, signals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would end the program before the lease is given back."""
+    asked, answer, sent = threading.Event(), threading.Event(), list[None]()
+
+    def late(*_: object) -> list[str]:
+        asked.set()
+        assert answer.wait(BOUND_S)
+        return [NAMESPACE]
+
+    monkeypatch.setattr(watching, "readable", late)
+    monkeypatch.setattr(watching, "_end_kopf", lambda: sent.append(None))
+    monkeypatch.setattr(watching, "ASK_SOON_S", 0.001)
+    with watching._asking(FakeCluster(), BOTH, BOTH, Watched()) as others:
+        (asker,) = (each for each in threading.enumerate() if each.name == "namespaces")
+        assert asked.wait(BOUND_S)
+        if not ended:
+            answer.set()
+            assert others.wait(BOUND_S)
+    answer.set()
+    asker.join(BOUND_S)
+    assert (len(sent), others.is_set()) == (signals, not ended)
+
+
 def test_where_nobody_answers_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     strict = Strict(FakeCluster(), closed="other", silent=NAMESPACE)
     with pytest.raises(Unreachable):

@@ -54,7 +54,8 @@ class Comparer:
     def look(self, key: Key) -> float | None:
         """Take a step. Seconds after which to look again, or None when nothing is left to do.
 
-        ClusterError if its own cluster does not do what is asked.
+        ClusterError if its own cluster does not do what is asked. That it refuses it for good (a right is missing, a
+        quota is full) is told in the status, since people can mend that; of one that is being deleted it is not.
         """
         live = self.cluster.get("DedupComparison", *key)
         if live is None:
@@ -77,6 +78,10 @@ class Comparer:
                 )
             return self._step(live, before, asked)
         except DedupError as error:
+            return self._cannot(live, before, str(error))
+        except Refused as error:
+            if live["metadata"].get("deletionTimestamp"):
+                raise
             return self._cannot(live, before, str(error))
 
     def _cannot(self, live: Object, before: ComparisonStatus, why: str) -> float | None:

@@ -86,6 +86,6 @@ def _is_an_object(live: Object) -> bool:
 def _is_an_api_servers(said: str) -> bool:
     try:
         answer = json.loads(said)
-    except ValueError:
+    except (ValueError, RecursionError):  # a thousand brackets are no answer of anybody's
         return False
     return isinstance(answer, dict) and isinstance(answer.get("kind"), str) and "metadata" in answer

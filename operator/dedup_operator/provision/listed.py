@@ -7,7 +7,8 @@ there to take away. It is left with the operator's own rights, so that an entry 
 from collections.abc import Mapping
 
 from dedup.experiment.stages import Observation, Status
-from dedup_operator.clusters import Object
+from dedup_operator.archives import NotFetched
+from dedup_operator.clusters import Object, Unreachable
 from dedup_operator.objects.listed import MADE, ListedSystem, check_faults, entry_of, proxies
 from dedup_operator.objects.rendered import RELEASE, check, owned, without_later_hooks
 from dedup_operator.objects.systems import proxies_of
@@ -36,8 +37,13 @@ class Listed(Helm):
         return True
 
     def _install(self, marks: Mapping[str, str]) -> None:
+        """A registry that is away is asked again: what has begun does not fail for that."""
         entry, namespace = self._entry, self._belongings.namespace
-        objects = owned(self._rendered(entry), self._owner, self._release)
+        try:
+            rendered = self._rendered(entry)
+        except NotFetched as error:
+            raise Unreachable(str(error)) from None
+        objects = owned(rendered, self._owner, self._release)
         self._context.releases.install_rendered(entry, self._release, namespace, objects, marks)
 
     def _see_remains(self) -> Observation:

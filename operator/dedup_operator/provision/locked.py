@@ -11,6 +11,7 @@ Job stays as the sign that nothing is left. As long as one of the others is ther
 system has not been left; so a crash between two steps forgets none. While the removal goes on no run begins.
 """
 
+from contextlib import suppress
 from typing import Final
 
 from dedup.errors import PlatformError
@@ -18,7 +19,7 @@ from dedup.experiment.consents import placed
 from dedup.experiment.stages import Observation, Status
 from dedup.wire.identities import Identity, identity_in
 from dedup_operator import locks, sights
-from dedup_operator.clusters import Object
+from dedup_operator.clusters import Object, Refused
 from dedup_operator.locks import Locks
 from dedup_operator.objects.accounts import strikes, strikes_name
 from dedup_operator.objects.leftovers import leftovers, leftovers_name
@@ -38,6 +39,17 @@ class Locked(Existing):
     def is_there(self) -> bool:
         """Once it was given back, another experiment may have it; and while it is being left nothing may be made."""
         return bool(self._locks.held(self._system.name)) and self._removal is None
+
+    def check_had(self) -> None:
+        """A lock that somebody else took away may be another experiment's by now. What may not be asked is held."""
+        with suppress(Refused):
+            if not self._locks.held(self._system.name):
+                raise PlatformError(
+                    where=f"system {self._system.name}",
+                    got="no lock of it any more",
+                    rule="one experiment at a time tests a system that is there already; beside another no run counts",
+                    todo="see who gave it back; this one goes on by itself when it has the lock again",
+                )
 
     def see(self) -> Observation:
         if (removal := self._removal) is not None:

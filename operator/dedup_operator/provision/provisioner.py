@@ -58,6 +58,10 @@ class Provisioner(ABC):
     def is_there(self) -> bool:
         """Whether clients may be pointed at it: it is deployed, if not yet proven to answer."""
 
+    def check_had(self) -> None:
+        """PlatformError if a run that is at work may not go on, since the system is not the execution's any more."""
+        return
+
     @abstractmethod
     def see(self) -> Observation:
         """How far the provisioning is; done when a message has been written and read back."""
