@@ -116,9 +116,13 @@ def test_an_answer_is_waited_for_longer_than_the_client_may_wait_for_brokers(
 ) -> None:
     """Pulsar's waits a delivery's time for each call; an end may be two calls."""
     opened, bounds = Opened(config()), dict[str, float]()
-    patience_s = opened.client._patience_s
-    call = opened.client._call
-    monkeypatch.setattr(opened.client, "_call", lambda order, s: bounds.update({order: s}) or call(order, s))
+    patience_s, call = opened.client._patience_s, opened.client._call
+
+    def call_(order: str, timeout_s: float) -> str:
+        bounds[order] = timeout_s
+        return call(order, timeout_s)
+
+    monkeypatch.setattr(opened.client, "_call", call_)
     opened.client.begin()
     opened.client.settle()
     opened.client.end(Asked.COMMIT, patience_s)
