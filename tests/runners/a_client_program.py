@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import struct
 import sys
 import time
@@ -99,6 +100,9 @@ class Client:
     def send(self, until: int) -> None:
         self.sent = min(until, self.die or until)
         self.tell(self.held)
+        if "stays" in self.properties:
+            os.close(sys.stdout.fileno())
+            time.sleep(60)
         if self.sent == self.die:
             print("killed by a test", file=sys.stderr)
             sys.stderr.flush()

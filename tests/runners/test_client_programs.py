@@ -111,6 +111,17 @@ def test_a_program_that_dies_is_an_error_and_loses_nothing(
     assert report.sent >= 9000, "it may have sent what it was asked to"
 
 
+def test_a_program_that_has_said_its_last_and_stays_is_ended(
+    config: Callable[..., ProducerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven = Recorded(config({"stays": "", "hold": "10"}))
+    monkeypatch.setattr(programs, "LEAVE_S", 0.2)
+    assert driven.send(0, 100) == 100
+    driven.client.finish()
+    assert "it said its last before it had finished, and did not end within 0.2 s" in driven.client.problem
+    assert [row[2] for row in driven.rows] == [Outcome.OK] * 90 + [Outcome.UNKNOWN] * 10
+
+
 @pytest.mark.parametrize("beats", [True, False])
 def test_what_was_sent_is_noted_before_any_outcome_comes(
     config: Callable[..., ProducerConfig], tmp_path: Path, beats: bool

@@ -279,9 +279,12 @@ class Producer:
         with self._changed:
             early = not self._finished and not self._killed
         if early and not why:
-            code = self._process.wait()
+            try:
+                why = f"exit code {self._process.wait(LEAVE_S)} before it had finished"
+            except subprocess.TimeoutExpired:
+                why = f"it said its last before it had finished, and did not end within {LEAVE_S:g} s"
+                self._process.kill()
             self._threads[1].join(LEAVE_S)  # its last words
-            why = f"exit code {code} before it had finished"
         with self._changed:
             if why:
                 self.problem = self.problem or self._blamed(why)
