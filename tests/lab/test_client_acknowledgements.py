@@ -27,8 +27,10 @@ STREAMS = 4
     [
         ("4.3.1", "0", Outcome.UNKNOWN),
         ("2.8.2", "0", Outcome.UNKNOWN),
+        ("4.3.1", " 0", Outcome.UNKNOWN),
         ("4.3.1", "1", Outcome.OK),
         ("4.3.1", "all", Outcome.OK),
+        ("4.3.1", "all ", Outcome.OK),
     ],
 )
 def test_what_no_broker_has_acknowledged_is_unknown(version: str, acks: str, outcome: Outcome, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from dedup.errors import EnvironmentError_, SpecificationError
 from dedup.experiment.clients import CLIENTS
 from dedup_lab import clients as programs
 from dedup_lab.caches import silent
-from dedup_lab.clients import franz_go, jvm, wheels
+from dedup_lab.clients import builds, franz_go, jvm, wheels
 from dedup_lab.systems.jars import locked_versions
 from dedup_runners import clients
 
@@ -64,6 +64,22 @@ def test_there_is_a_builder_of_each_program_and_a_lock_of_each_version() -> None
 
 def test_the_example_of_the_protocol_is_small() -> None:
     assert len(franz_go.PROGRAM.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize(
+    ("command", "bound_s", "words"),
+    [
+        (["sleep", "20"], 0.5, "got it had not ended after 0.5 s"),
+        (["sh", "-c", "echo no such symbol >&2; exit 1"], 20.0, "got no such symbol"),
+    ],
+)
+def test_a_build_that_fails_or_does_not_end_is_an_error_in_words(
+    command: list[str], bound_s: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builds, "BUILD_TIMEOUT_S", bound_s)
+    with pytest.raises(EnvironmentError_, match=f"build of a client: {words}"):
+        builds.compiled("a client", command, tmp_path)
+    builds.compiled("its twin", ["true"], tmp_path)
 
 
 @pytest.mark.long

@@ -4,6 +4,7 @@
 """
 
 import json
+import os
 import struct
 import sys
 import time
@@ -51,8 +52,11 @@ class Client:
                 self.beat(number)
             if "orders" in self.properties:
                 frame(b"L", b"asked for %d" % number)
-            self.send(number)
-            frame(b"S", struct.pack(">Q", self.sent))
+            if "slips" in self.properties:
+                self.slip(number)
+            else:
+                self.send(number)
+                frame(b"S", struct.pack(">Q", self.sent))
         elif order == "count":
             self.tell(self.held)
             frame(b"C", struct.pack(">Q", number))
@@ -76,9 +80,29 @@ class Client:
         frame(b"O", struct.pack(">Q", (self.sent + until) // 2))
         frame(b"C", struct.pack(">Q", int(sys.stdin.readline().split()[1])))
 
+    def slip(self, until: int) -> None:
+        """Say half of it with outcomes; while the tester is told a count, the rest is sent, and `slips` is who says so.
+
+        Messages of the rest may have come to their end since: of an answer to `send` nobody knows what came before it.
+        """
+        self.send(until // 2)
+        asked = int(sys.stdin.readline().split()[1])
+        self.tell(0)
+        if self.properties["slips"] == "O":
+            frame(b"O", struct.pack(">Q", until))
+        else:
+            frame(b"S", struct.pack(">Q", until))
+        frame(b"C", struct.pack(">Q", asked))
+        if self.properties["slips"] == "O":
+            frame(b"S", struct.pack(">Q", until))
+        self.sent = until
+
     def send(self, until: int) -> None:
         self.sent = min(until, self.die or until)
         self.tell(self.held)
+        if "stays" in self.properties:
+            os.close(sys.stdout.fileno())
+            time.sleep(60)
         if self.sent == self.die:
             print("killed by a test", file=sys.stderr)
             sys.stderr.flush()

@@ -111,6 +111,17 @@ def test_a_program_that_dies_is_an_error_and_loses_nothing(
     assert report.sent >= 9000, "it may have sent what it was asked to"
 
 
+def test_a_program_that_has_said_its_last_and_stays_is_ended(
+    config: Callable[..., ProducerConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driven = Recorded(config({"stays": "", "hold": "10"}))
+    monkeypatch.setattr(programs, "LEAVE_S", 0.2)
+    assert driven.send(0, 100) == 100
+    driven.client.finish()
+    assert "it said its last before it had finished, and did not end within 0.2 s" in driven.client.problem
+    assert [row[2] for row in driven.rows] == [Outcome.OK] * 90 + [Outcome.UNKNOWN] * 10
+
+
 @pytest.mark.parametrize("beats", [True, False])
 def test_what_was_sent_is_noted_before_any_outcome_comes(
     config: Callable[..., ProducerConfig], tmp_path: Path, beats: bool
@@ -188,6 +199,21 @@ def test_what_is_in_flight_is_asked_of_the_program(config: Callable[..., Produce
     assert [row[:2] for row in driven.rows] == planned(0, 100)
 
 
+@pytest.mark.parametrize(("slips", "claimed"), [("S", 0), ("O", 50)])
+def test_of_an_answer_that_slips_into_a_count_nothing_is_claimed(
+    config: Callable[..., ProducerConfig], slips: str, claimed: int
+) -> None:
+    """It says how many were sent; what has ended by then may be said only later. Its twin is read before the rows."""
+    driven = Recorded(config({"slips": slips}))
+    sending = threading.Thread(target=driven.send, args=(0, 100))
+    sending.start()
+    until(lambda: len(driven.rows) == 50, BOUND_S, "half of the outcomes")
+    assert driven.client.in_flight(None) == claimed
+    sending.join(BOUND_S)
+    driven.client.finish()
+    assert driven.client.problem == "" and [row[:2] for row in driven.rows] == planned(0, 100)
+
+
 def test_what_a_dead_program_has_in_flight_is_not_claimed(config: Callable[..., ProducerConfig]) -> None:
     driven = Recorded(config({"die": "100", "hold": "10"}))
     driven.send(0, 200)
@@ -214,6 +240,27 @@ def test_after_a_stop_nothing_is_sent_and_every_outcome_comes(config: Callable[.
     assert driven.send(100, 200) == 0
     driven.client.finish()
     assert driven.client.problem == "" and len(driven.rows) == 100
+
+
+@pytest.mark.parametrize(("silent", "problem"), [(1, ""), (2, "went on sending 30 s after")])
+def test_a_program_has_its_time_from_the_stop_on(
+    config: Callable[..., ProducerConfig], monkeypatch: pytest.MonkeyPatch, silent: int, problem: str
+) -> None:
+    """It is told to stop when that time, from its order on, is just over; and its twin says nothing all that time."""
+    driven = Recorded(config())
+    client, wait, looks = driven.client, driven.client._await, iter(range(silent))
+
+    def await_(condition: Callable[[], bool], timeout_s: float) -> bool:
+        if next(looks, None) is None:
+            return wait(condition, timeout_s)
+        client.stop()
+        return False
+
+    monkeypatch.setattr(client, "_await", await_)
+    assert client.send(chunk_of(0, 100, STREAMS)) == 100
+    client.finish()
+    assert problem in client.problem and bool(client.problem) == bool(problem)
+    assert len(driven.rows) == 100
 
 
 def test_a_bad_ending_after_everything_is_an_error(config: Callable[..., ProducerConfig]) -> None:

@@ -34,7 +34,7 @@ for line in sys.stdin:
         for _ in range(min(int(words[2]), len(own))):
             entry, payload = own.pop(0)
             print("message", 5, entry, 0, payload)
-    if words[0] == "ack" and words[-1] == "within" and conflicts:
+    if words[0] == "ack" and conflicts > 0:
         conflicts -= 1
         print("error aborted TransactionConflictException: in pending ack status", flush=True)
         continue
@@ -147,6 +147,13 @@ def test_a_batch_whose_acknowledgement_is_refused_is_written_again(lived: Any) -
     assert within(orders)[:14] == [*FOUR, "ack within", *FOUR, "ack within"]
     assert [each.split()[1] for each in said if each.startswith("answered")] == ["1", "1", "0", "0"]
     assert [each for each in said if each.startswith("wrote")] == ["wrote 4", "wrote 6"]
+
+
+def test_an_acknowledgement_outside_of_a_transaction_is_not_undone_with_it(lived: Any) -> None:
+    """Its answer may be lost, and others of its batch have been confirmed before it."""
+    said, orders = lived(Commit.BEFORE, conflicts=2)
+    assert within(orders)[:14] == [*FOUR, "ack outside", *FOUR, "ack outside"]
+    assert [each.split()[1] for each in said if each.startswith("answered")] == ["2", "2", "0", "0"]
 
 
 def test_a_commit_that_fails_ends_the_life_in_words(lived: Any) -> None:

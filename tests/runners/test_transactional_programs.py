@@ -16,6 +16,7 @@ from dedup.workloads.restart import Identity
 from dedup.workloads.transactions import Sending
 from dedup_runners.clients import Outcomes, chunk_of
 from dedup_runners.clients.frames import in_transactions
+from dedup_runners.clients.programs import GRACE_S
 from dedup_runners.clients.transactional_programs import TransactionalProgram
 from dedup_runners.configs import ProducerConfig, Program
 from dedup_runners.producer import produce
@@ -107,6 +108,27 @@ def test_a_program_that_gave_up_ends_nothing_and_leaves_in_order(config: Make) -
     assert (opened.client.failed, opened.client.fenced) == ("Fenced: another one", True)
     assert opened.client.end(Asked.ABORT, BOUND_S) is Ended.UNKNOWN
     opened.client.close()
+    assert opened.client.problem == ""
+
+
+def test_an_answer_is_waited_for_longer_than_the_client_may_wait_for_brokers(
+    config: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pulsar's waits a delivery's time for each call; an end may be two calls."""
+    opened, bounds = Opened(config()), dict[str, float]()
+    patience_s, call = opened.client._patience_s, opened.client._call
+
+    def call_(order: str, timeout_s: float) -> str:
+        bounds[order] = timeout_s
+        return call(order, timeout_s)
+
+    monkeypatch.setattr(opened.client, "_call", call_)
+    opened.client.begin()
+    opened.client.settle()
+    opened.client.end(Asked.COMMIT, patience_s)
+    opened.client.finish()
+    least = {"begin": patience_s, "settle": patience_s, "commit": 2 * patience_s}
+    assert {order: bound_s - GRACE_S for order, bound_s in bounds.items()} == least
     assert opened.client.problem == ""
 
 

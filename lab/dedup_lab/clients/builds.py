@@ -37,17 +37,20 @@ def built(name: str, sources: Iterable[Path], besides: Sequence[str], build: Cal
 
 
 def compiled(what: str, command: Sequence[str], folder: Path) -> None:
-    """Run a compiler; EnvironmentError_ with its last words if it fails."""
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BUILD_TIMEOUT_S,
-    )
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
+    """Run a compiler; EnvironmentError_ with its last words if it fails, or does not end in time."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_TIMEOUT_S,
+        )
+        said, failed = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines(), done.returncode != 0
+    except subprocess.TimeoutExpired:
+        said, failed = [f"it had not ended after {BUILD_TIMEOUT_S:g} s"], True
+    if failed:
         raise EnvironmentError_(
             where=f"build of {what}",
             got=" / ".join(said[-3:])[:400],

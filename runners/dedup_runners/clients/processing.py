@@ -10,7 +10,7 @@ together. Each line is a word and more:
                               or where the partition ends, if it was given none up to there; and the monotonic time, ns
     covers 0 0 219 0          a commit that comes now covers this message of a partition, and all before it
     asks 78                   it asks for that commit now
-    answered 0 79             the commit is confirmed (0), or has provably failed (1): `Committed`
+    answered 0 79             the commit is confirmed (0), has provably failed (1), or is unknown (2): `Committed`
     did 0 0 120 0 0 121       processed: partition, ledger, entry, batch index, stream, value
     wrote 200                 so many outputs this life has written, and the brokers have acknowledged them; of a
                               service: so many orders it has begun

@@ -70,7 +70,7 @@ class WritingLife(Life):
             try:
                 self._try(batch, attempt, done)
             except Aborted as aborted:
-                say("answered", int(Committed.FAILED), time.monotonic_ns())
+                say("answered", int(self._after_abort()), time.monotonic_ns())
                 self._source.problem = f"a transaction was aborted: {aborted}"
                 if time.monotonic() > self._deadline:
                     raise TimeoutError(self._source.problem) from aborted
@@ -78,6 +78,11 @@ class WritingLife(Life):
                 attempt += 1
             else:
                 return
+
+    def _after_abort(self) -> Committed:
+        """What became of positions when their batch's transaction was aborted: outside of it they may be committed."""
+        within = self._task.asked.commit is Commit.IN_TRANSACTION
+        return Committed.FAILED if within else Committed.UNKNOWN
 
     def _try(self, batch: Sequence[Taken], attempt: int, done: int) -> None:
         """One transaction, and its positions; `done` are processed when the outputs of this batch are stored."""

@@ -3,7 +3,8 @@
 The program makes the messages itself, for they are numbers. It may send up to the message that the last order names,
 and every order is given when the rows of `sent` are on the disk. Each outcome that it reports is recorded here; it
 never waits for that, except that no order comes before the rows of the last one were taken. What is in flight is asked
-of the program when a fault strikes, and counted low: how many it had sent, less all outcomes that have come by now.
+of the program when a fault strikes, and counted low: how many it had sent, less all outcomes that have come by now. How
+many it had sent is then what a frame of outcomes says: an answer to `send` may come between the two frames of a count.
 
 A program that ends before its time, or says what is not in the protocol (frames.py), is the run's error. Nothing of
 its history is lost: what it reported is recorded, and every message that it may have sent without a report is unknown.
@@ -105,7 +106,7 @@ class Producer:
         self.last_sequence_ids: tuple[int, ...] = ()
         self.published: tuple[int, ...] = ()
         self._asked = self._sent = self._answered = self._acked = self._counts = self._counted = 0
-        self._sent_at_count = 0
+        self._sent_with_outcomes = self._sent_at_count = 0
         self._answers = 0
         self._ended_in = np.zeros(config.streams, np.int64)
         self._under_way = UnderWay()
@@ -134,11 +135,13 @@ class Producer:
         before, answers = self._asked, self._answers
         self._asked += count
         self._order(b"send %d\n" % self._asked)
+        told_to_stop = False
         while not self._await(lambda: self._answers > answers, STOP_S):
             if self._over:
                 return count  # how many of them it has sent is not known
-            if self._stopped:
+            if told_to_stop:
                 self._give_up(f"it went on sending {STOP_S:g} s after it was told to stop")
+            told_to_stop = self._stopped  # maybe just now: it has the whole time from here on
         self._asked = self._answered
         return self._asked - before
 
@@ -276,9 +279,12 @@ class Producer:
         with self._changed:
             early = not self._finished and not self._killed
         if early and not why:
-            code = self._process.wait()
+            try:
+                why = f"exit code {self._process.wait(LEAVE_S)} before it had finished"
+            except subprocess.TimeoutExpired:
+                why = f"it said its last before it had finished, and did not end within {LEAVE_S:g} s"
+                self._process.kill()
             self._threads[1].join(LEAVE_S)  # its last words
-            why = f"exit code {code} before it had finished"
         with self._changed:
             if why:
                 self.problem = self.problem or self._blamed(why)
@@ -305,8 +311,9 @@ class Producer:
         if len(numbers) and numbers.max() >= self._asked:
             raise Garbled(f"an outcome of message {numbers.max() + 1:,}, and {self._asked:,} were asked for")
         with self._changed:
-            moved = wire.number(frame) > self._sent
-            self._sent = max(self._sent, wire.number(frame))
+            said = wire.number(frame)
+            moved = said > self._sent
+            self._sent, self._sent_with_outcomes = max(self._sent, said), max(self._sent_with_outcomes, said)
             self._acked += len(outcomes.values)
             if max(self._sent, self._acked) > self._asked:
                 raise Garbled(f"{self._sent:,} sent and {self._acked:,} outcomes, and {self._asked:,} were asked for")
@@ -333,7 +340,7 @@ class Producer:
                     self._sent = self._answered = wire.number(frame)
                     self._answers += 1
                 case Kind.COUNTED:
-                    self._counted, self._sent_at_count = wire.number(frame), self._sent
+                    self._counted, self._sent_at_count = wire.number(frame), self._sent_with_outcomes
                 case Kind.FINISHED:
                     self._finished = True
                 case _:

@@ -34,8 +34,8 @@ class TransactionalProgram(Producer):
         super().__init__(config, record, witnesses, **more)
 
     def begin(self) -> None:
-        """Begin a transaction."""
-        self._call("begin", GRACE_S)
+        """Begin a transaction; its client may ask brokers for one as long as for the end of one."""
+        self._call("begin", self._patience_s + GRACE_S)
 
     def settle(self) -> None:
         """Return when every message sent has its final outcome."""

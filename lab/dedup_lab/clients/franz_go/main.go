@@ -88,7 +88,7 @@ func run(a asked, opts []kgo.Opt, targets chan int64) {
 	sayJSON('R', map[string]any{"version": "franz-go " + version, "settings": a.Properties})
 	go func() {
 		for ; ; time.Sleep(5 * tick) {
-			sayOutcomes(1)
+			sayOutcomes()
 		}
 	}()
 	for target := range targets {
@@ -102,7 +102,7 @@ func run(a asked, opts []kgo.Opt, targets chan int64) {
 		say('S', number(sent.Load()))
 	}
 	must(client.Flush(context.Background()), 1) // it returns after the last call back
-	sayOutcomes(0)
+	sayOutcomes()
 	say('F', nil)
 	os.Exit(0)
 }
@@ -135,7 +135,7 @@ func obey(in *bufio.Scanner, targets chan int64) {
 		case "send":
 			targets <- count
 		case "count":
-			sayOutcomes(0)
+			sayOutcomes()
 			say('C', number(count))
 		case "stop":
 			stopped.Store(true)
@@ -170,14 +170,13 @@ func notice(kind string, broker int32, detail string) {
 func number(of int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(of)) }
 
 // sayOutcomes reads what is sent before it takes the rows: the tester shall count too little in flight, not too much.
-func sayOutcomes(atLeast int) {
+// Without rows it says how far we are: while no outcome comes nothing else does.
+func sayOutcomes() {
 	before := number(sent.Load())
 	taking.Lock()
 	defer taking.Unlock()
-	if len(rows) >= atLeast {
-		say('O', append(before, rows...))
-		rows = rows[:0]
-	}
+	say('O', append(before, rows...))
+	rows = rows[:0]
 }
 
 func sayJSON(kind byte, of map[string]any) {

@@ -354,7 +354,7 @@ abstract class ClientProgram {
             while (true) {
                 byte[] frame = frames.poll(FLUSH_NS, TimeUnit.NANOSECONDS);
                 if (frame != null) out.write(frame);
-                else if (written) return;
+                else if (written && frames.isEmpty()) return; // the last one may have come between the two looks
                 if (System.nanoTime() - cutNs >= FLUSH_NS) {
                     long now = sent;
                     boolean any;

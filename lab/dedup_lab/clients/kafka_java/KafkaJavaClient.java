@@ -7,6 +7,7 @@ import java.time.Instant;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.logging.LogRecord;
 import java.util.regex.Matcher;
@@ -30,6 +31,9 @@ import org.apache.kafka.common.utils.AppInfoParser;
 
 public final class KafkaJavaClient extends ClientProgram {
     static final long LOOK_MS = 250;
+
+    /** The acks with which success means that a broker has the message. The library takes them with blanks around. */
+    static final Set<String> ACKNOWLEDGED = Set.of("all", "-1", "1");
 
     /** The library's log lines that tell of a disturbance; the group is the broker's id, of which -1 is none. */
     static final Map<Pattern, String> DISTURBANCES = new HashMap<>();
@@ -158,7 +162,7 @@ public final class KafkaJavaClient extends ClientProgram {
     KafkaProducer<byte[], byte[]> build(Map<String, Object> asked) {
         Properties settings = new Properties();
         settings.putAll(settings(asked));
-        acknowledged = !settings.getProperty("acks").equals("0");
+        acknowledged = ACKNOWLEDGED.contains(settings.getProperty("acks").trim());
         try {
             for (String name : settings.stringPropertyNames()) {
                 if (!ProducerConfig.configNames().contains(name)) {
