@@ -6,6 +6,7 @@ These go through the `dedup` command itself. The rules behind the lines are test
 import io
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -307,6 +308,35 @@ def test_a_crash_of_ours_is_an_error_and_never_says_fail(
     said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--out", tmp_path / "results")
     assert said.code == 4
     assert "No space left on device" in one_line(said)
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "done"),
+    [(signal.SIG_DFL, 130, ["cleaned up"]), (signal.SIG_IGN, 0, ["cleaned up", "ran"])],
+    ids=["closed", "nohup"],
+)
+def test_a_terminal_that_is_closed_ends_a_command_in_order(
+    before: signal.Handlers, code: int, done: list[str], dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell tells us, and then the kernel."""
+    told: list[str] = []
+
+    def run(*_arguments: object, **_options: object) -> int:
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            told.append("cleaned up")
+        told.append("ran")
+        return 0
+
+    monkeypatch.setattr(experiments, "run", run)
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--out", tmp_path / "results")
+    finally:
+        signal.signal(signal.SIGHUP, was)
+    assert (said.code, told) == (code, done)
 
 
 def test_what_brokers_say_is_shown_as_it_is() -> None:
