@@ -18,6 +18,7 @@ from tests.builders import History, write_history
 from tests.lab import harness
 from tests.lab.conftest import Command, one_line
 
+from dedup.errors import SpecificationError
 from dedup_lab import experiments, results
 from dedup_lab.terminal.reporters import ConsoleReporter
 from dedup_runners.clients import pulsar
@@ -165,6 +166,47 @@ def test_the_same_experiment_is_resumed_only_when_asked(dedup: Command, tmp_path
     said = dedup("run", harness.write(found, tmp_path), "--out", tmp_path / "results")
     assert said.code == 4
     assert "--resume" in one_line(said)
+
+
+def test_two_that_begin_at_the_same_moment_do_not_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has seen an empty folder, too."""
+    found = harness.document("kafka-kill-tcp")
+    first, second = (harness.experiment({**found, "spec": {**found["spec"], "seed": seed}}) for seed in (1, 2))
+    root, check_own = tmp_path / "results", results.check_own
+
+    def check(folder: Path, option: str) -> None:
+        check_own(folder, option)
+        monkeypatch.setattr(results, "check_own", check_own)
+        results.create(root, first)
+
+    monkeypatch.setattr(results, "check_own", check)
+    with pytest.raises(SpecificationError, match="another dedup run is using"):
+        results.create(root, second)
+    assert results.Results(root).experiment().digest() == first.digest() == results.Results(root).state().digest
+
+
+def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(results.time, "strftime", lambda _: "20261129-120000")
+    asked = harness.experiment(harness.document("kafka-kill-tcp"))
+    roots = [results.create(results.default_root(asked), asked).root.name for _ in range(3)]
+    first = f"{asked.name}-20261129-120000"
+    assert roots == [first, f"{first}-2", f"{first}-3"]
+    assert results.latest_root(asked) in [Path("results", each) for each in roots]
+
+
+def test_a_folder_that_could_not_be_begun_can_be_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_path: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    asked = harness.experiment(harness.document("kafka-kill-tcp"))
+    with monkeypatch.context() as broken:
+        broken.setattr(results, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            results.create(tmp_path / "results", asked)
+    results.create(tmp_path / "results", asked)
 
 
 def test_nothing_to_resume_is_said(dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
