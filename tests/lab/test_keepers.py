@@ -166,6 +166,7 @@ def test_closing_the_lab_leaves_nothing(lab: Lab) -> None:
     assert not lab.folder.exists()
 
 
+@pytest.mark.long
 def test_what_a_killed_keeper_leaves_goes_with_the_lab(lab: Lab) -> None:
     """With the lab's folder goes what would tell the next sweep of it."""
     kept = lab.start("orphan", SLEEP)
