@@ -189,7 +189,7 @@ def test_two_that_begin_at_the_same_moment_do_not_share_a_folder(
 
 def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results.time, "strftime", lambda _: "20261129-120000")
+    monkeypatch.setattr("dedup_lab.results.time.strftime", lambda _: "20261129-120000")
     asked = harness.experiment(harness.document("kafka-kill-tcp"))
     roots = [results.create(results.default_root(asked), asked).root.name for _ in range(3)]
     first = f"{asked.name}-20261129-120000"
