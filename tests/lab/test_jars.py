@@ -1,7 +1,6 @@
 """A lock names every jar and its checksum; a jar that is not what the lock says never reaches a broker."""
 
 import hashlib
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,22 +125,6 @@ def test_starts_at_the_same_time_do_not_harm_each_other(
         paths = set(pool.map(lambda _: jars.classpath("kafka", "9.9", locks=locks), range(16)))
     assert len(paths) == 1
     assert not list((store.parent / "incoming").iterdir())
-
-
-def test_who_stops_at_one_jar_has_no_other_fetched(store: Path) -> None:
-    """Python ends only when all that a pool was given is done."""
-    fetched: list[Jar] = []
-
-    def stop(_what: str, _done: int, _total: int) -> None:
-        raise KeyboardInterrupt
-
-    def fetch(jar: Jar) -> None:
-        time.sleep(0.002)
-        fetched.append(jar)
-
-    with pytest.raises(KeyboardInterrupt):
-        jars._each("fetch kafka", [JAR] * 100, fetch, 2, stop)
-    assert len(fetched) < 100
 
 
 def test_no_network_is_one_line_about_the_jar(store: Path, locks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
