@@ -424,6 +424,12 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _hang_up(number: int, _frame: FrameType | None) -> None:
+    """The terminal is gone: end as after Ctrl-C. The shell tells it, and the kernel again, while we clean up."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """The entry point: every error becomes one line and exit code 4."""
     try:
@@ -438,6 +444,8 @@ def main() -> None:
 def _carry_out() -> None:
     for each in (signal.SIGTERM, signal.SIGINT):  # a shell starts background jobs with SIGINT ignored
         signal.signal(each, _interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup asks to go on without a terminal
+        signal.signal(signal.SIGHUP, _hang_up)
     streams.guard()
     try:
         try:

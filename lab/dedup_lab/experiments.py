@@ -1,5 +1,6 @@
 """An experiment on this machine from start to finish: check, run, judge, report, clean up."""
 
+import shlex
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def run(
             why = "interrupted" if isinstance(error, KeyboardInterrupt) else "this machine cannot go on"
             reporter.note(f"{why}; stopping every process")
             platform.close()
-            reporter.note(f"to finish it: {command} --resume --out {folder.root}")
+            reporter.note(f"to finish it: {command} --resume --out {shlex.quote(str(folder.root))}")
             raise
         platform.close()
     code = reports.show(folder, console)

@@ -25,7 +25,8 @@ from typing import Final
 from dedup.errors import EnvironmentError_
 from dedup.experiment.spec import Experiment, Spec
 from dedup_lab import caches
-from dedup_lab.systems import jars, toxiproxy
+from dedup_lab.clients import pulsar_function
+from dedup_lab.systems import debezium, jars, packages, toxiproxy
 from dedup_lab.systems.own_network import WORKS, Own, number
 
 ENTRY: Final = "dedup_lab.systems.own_network"
@@ -64,14 +65,25 @@ def enter(experiment: Experiment, progress: caches.Progress) -> None:
         return
     if (why := lack(wanted)) is not None:
         raise _forbidden(why, wanted)
-    for system in experiment.spec.systems:
-        jars.fetch_missing(system.kind, system.version, progress=progress)
-    if any(experiment.spec.proxied(system) for system in experiment.spec.systems):
-        toxiproxy.server(progress)
+    _fetch(experiment.spec, progress)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     command = unshared("run", sys.executable, *sys.orig_argv[1:], owned=wanted)
     os.execv(command[0], command)
+
+
+def _fetch(spec: Spec, progress: caches.Progress) -> None:
+    """Have all in the cache that brokers, and what stands beside them, are started from; clients were built before."""
+    for system in spec.systems:
+        jars.fetch_missing(system.kind, system.version, progress=progress)
+    if any(spec.proxied(system) for system in spec.systems):
+        toxiproxy.server(progress)
+    if spec.served:
+        packages.folder()
+    if any(pattern.has_outbox for pattern in spec.served):
+        jars.fetch_missing("debezium", debezium.VERSION, progress=progress)
+    if spec.workload.works(spec.variants):
+        pulsar_function.package(progress)
 
 
 def lack(owned: Sequence[Own] = NETWORKS) -> str | None:

@@ -217,13 +217,19 @@ class LocalPlatform:
         forks.load()
         proxied = self._experiment.spec.proxied(system)
         cancelled = self._children.cancelled
-        running = self._started(system, proxied, self._results.logs(system.name), self._reporter.note)
+
+        def wanted() -> None:
+            if cancelled.is_set():
+                raise Cancelled
+
+        running = self._started(system, proxied, self._results.logs(system.name), wanted)
         if cancelled.is_set():
             running.close()
             raise Cancelled
         self._systems[system.name] = running
 
-    def _started(self, system: System, proxied: bool, logs: Path, note: Callable[[str], None]) -> Running:
+    def _started(self, system: System, proxied: bool, logs: Path, wanted: Callable[[], None]) -> Running:
+        note = self._reporter.note
         if system.existing is None:
             spec = self._experiment.spec
             disk = disks.size_bytes(self._experiment) if spec.own_disks else None
@@ -238,9 +244,10 @@ class LocalPlatform:
                 function=pulsar_function.package(silent) if spec.workload.works(spec.variants) else None,
                 transactions=spec.workload.coordinated,
                 replicated=spec.workload.replicated,
+                wanted=wanted,
             )
         security = self._access.get(system.name, OPEN)
-        progress = told_once(system, note)
+        progress = told_once(system, note, wanted)
         return existing.start(system, security, proxied=proxied, logs=logs, note=note, progress=progress)
 
     def _new_run(self, task: Task, attempt: int) -> Course:

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -193,8 +194,10 @@ def is_local(name: str) -> bool:
 
 
 def default_root(experiment: Experiment) -> Path:
-    """`results/NAME-TIME` below the current folder, a new one for every start."""
-    return Path("results") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    """`results/NAME-TIME` below the current folder, a new one for every start, in the same second too."""
+    root = Path("results") / f"{experiment.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    others = (root.with_name(f"{root.name}-{number}") for number in count(2))
+    return root if not root.exists() else next(each for each in others if not each.exists())
 
 
 def latest_root(experiment: Experiment) -> Path | None:
@@ -226,9 +229,15 @@ def create(root: Path, experiment: Experiment) -> Results:
             todo="add --resume to finish it, or name another folder" if same else "name another folder",
         )
     check_own(root, "--out")
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        (root / LOCK).open("x").close()  # of two that begin at the same moment one has it
+    except FileExistsError:
+        raise _in_use(root, "dedup run") from None
     results = Results(root)
-    write(root / EXPERIMENT, document_of(experiment))
-    results.save(State(digest=experiment.digest()))
+    with made_for(root):
+        write(root / EXPERIMENT, document_of(experiment))
+        results.save(State(digest=experiment.digest()))
     return results
 
 
@@ -287,10 +296,14 @@ def alone(root: Path, command: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SpecificationError(
-                where=f"--out {root}",
-                got=f"a folder that another {command} is using",
-                rule="only one process at a time may write results",
-                todo="wait for it to end, or name another folder",
-            ) from None
+            raise _in_use(root, command) from None
         yield
+
+
+def _in_use(root: Path, command: str) -> SpecificationError:
+    return SpecificationError(
+        where=f"--out {root}",
+        got=f"a folder that another {command} is using",
+        rule="only one process at a time may write results",
+        todo="wait for it to end, or name another folder",
+    )

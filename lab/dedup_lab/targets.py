@@ -63,7 +63,15 @@ def _address(text: str) -> Address | None:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16 or any(each in host for each in "/: "):
         return None
-    return Address(host, int(port))
+    return Address(host, int(port)) if _is_name(host) else None
+
+
+def _is_name(host: str) -> bool:
+    """Whether it can be asked for: its parts are not empty, nor too long."""
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def url_of(protocol: Protocol, brokers: Sequence[Address]) -> str:
@@ -159,11 +167,10 @@ def pulsar_at(given: Sequence[Address], access: Security, admin: str | None) -> 
     """
     scheme = "http" if access.ca is None else "https"
     url = admin or f"{scheme}://{given[0].host}:{ADMIN_PORTS[scheme]}"
-    parts = urlsplit(url)
-    if parts.scheme not in ADMIN_PORTS or not parts.hostname or "@" in parts.netloc:
-        got = "a URL with a user in it" if "@" in parts.netloc else url
+    if not _is_admin(url) or "@" in url:
+        got = "a URL with a user in it" if "@" in url else url
         raise _option("--admin", got, "it is Pulsar's admin interface, http://HOST:PORT or https://…", "name it")
-    if access.token is not None and parts.scheme != "https":
+    if access.token is not None and urlsplit(url).scheme != "https":
         raise _option("--admin", url, TOKEN_RULE, "give its https:// address")
     clients = f"pulsar{'' if access.ca is None else '+ssl'}://{','.join(map(str, given))}"
     asked = Endpoints(
@@ -176,6 +183,16 @@ def pulsar_at(given: Sequence[Address], access: Security, admin: str | None) -> 
     )
     how = f"{_spoken(access)}, {'without a token' if access.token is None else 'with a token'}"
     return _found(asked, url, f"asked as is wished: {how}", "--admin, --tls, --ca, --cert and --token")
+
+
+def _is_admin(url: str) -> bool:
+    """Whether it is a URL of HTTP, with a host, and with a port that can be one if it has any."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ADMIN_PORTS and port != 0 and _is_name(parts.hostname or "")
 
 
 def _found(asked: Endpoints, where: str, how: str, options: str) -> Endpoints:

@@ -7,6 +7,7 @@ everything that is left is carried, and the manifest last of all, only if all el
 that has a manifest is whole. Only the pod that has claimed the attempt has anything to carry.
 """
 
+import os
 import shutil
 import sys
 import threading
@@ -65,7 +66,10 @@ class Courier:
             if isinstance(target, Path):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 opened = target.with_name(target.name + OPEN_SUFFIX)
-                shutil.copyfile(source, opened)
+                with source.open("rb") as content, opened.open("wb") as file:
+                    shutil.copyfileobj(content, file)
+                    file.flush()
+                    os.fsync(file.fileno())  # the manifest must not outlive what it names
                 opened.replace(target)
             else:
                 target.fs.put_file(str(source), target.path)

@@ -6,6 +6,7 @@ These go through the `dedup` command itself. The rules behind the lines are test
 import io
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.builders import History, write_history
 from tests.lab import harness
 from tests.lab.conftest import Command, one_line
 
+from dedup.errors import SpecificationError
 from dedup_lab import experiments, results
 from dedup_lab.terminal.reporters import ConsoleReporter
 from dedup_runners.clients import pulsar
@@ -166,6 +168,47 @@ def test_the_same_experiment_is_resumed_only_when_asked(dedup: Command, tmp_path
     assert "--resume" in one_line(said)
 
 
+def test_two_that_begin_at_the_same_moment_do_not_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one has seen an empty folder, too."""
+    found = harness.document("kafka-kill-tcp")
+    first, second = (harness.experiment({**found, "spec": {**found["spec"], "seed": seed}}) for seed in (1, 2))
+    root, check_own = tmp_path / "results", results.check_own
+
+    def check(folder: Path, option: str) -> None:
+        check_own(folder, option)
+        monkeypatch.setattr(results, "check_own", check_own)
+        results.create(root, first)
+
+    monkeypatch.setattr(results, "check_own", check)
+    with pytest.raises(SpecificationError, match="another dedup run is using"):
+        results.create(root, second)
+    assert results.Results(root).experiment().digest() == first.digest() == results.Results(root).state().digest
+
+
+def test_two_that_begin_in_the_same_second_have_a_folder_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dedup_lab.results.time.strftime", lambda _: "20261129-120000")
+    asked = harness.experiment(harness.document("kafka-kill-tcp"))
+    roots = [results.create(results.default_root(asked), asked).root.name for _ in range(3)]
+    first = f"{asked.name}-20261129-120000"
+    assert roots == [first, f"{first}-2", f"{first}-3"]
+    assert results.latest_root(asked) in [Path("results", each) for each in roots]
+
+
+def test_a_folder_that_could_not_be_begun_can_be_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_path: Path, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    asked = harness.experiment(harness.document("kafka-kill-tcp"))
+    with monkeypatch.context() as broken:
+        broken.setattr(results, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            results.create(tmp_path / "results", asked)
+    results.create(tmp_path / "results", asked)
+
+
 def test_nothing_to_resume_is_said(dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--resume")
@@ -307,6 +350,35 @@ def test_a_crash_of_ours_is_an_error_and_never_says_fail(
     said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--out", tmp_path / "results")
     assert said.code == 4
     assert "No space left on device" in one_line(said)
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "done"),
+    [(signal.SIG_DFL, 130, ["cleaned up"]), (signal.SIG_IGN, 0, ["cleaned up", "ran"])],
+    ids=["closed", "nohup"],
+)
+def test_a_terminal_that_is_closed_ends_a_command_in_order(
+    before: signal.Handlers, code: int, done: list[str], dedup: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell tells us, and then the kernel."""
+    told: list[str] = []
+
+    def run(*_arguments: object, **_options: object) -> int:
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            told.append("cleaned up")
+        told.append("ran")
+        return 0
+
+    monkeypatch.setattr(experiments, "run", run)
+    was = signal.signal(signal.SIGHUP, before)
+    try:
+        said = dedup("run", harness.write(harness.document("kafka-kill-tcp"), tmp_path), "--out", tmp_path / "results")
+    finally:
+        signal.signal(signal.SIGHUP, was)
+    assert (said.code, told) == (code, done)
 
 
 def test_what_brokers_say_is_shown_as_it_is() -> None:

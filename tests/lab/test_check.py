@@ -21,6 +21,7 @@ from dedup_lab.targets import access_by, found, target
         ("kafka://localhost:9092", ["localhost:9092"]),
         ("kafka://a.example.com:1,b:65535/", ["a.example.com:1", "b:65535"]),
         ("pulsar://h:6650", ["h:6650"]),
+        (f"kafka://my_broker:1,10.0.0.1:2,{'a' * 63}.b:3", ["my_broker:1", "10.0.0.1:2", f"{'a' * 63}.b:3"]),
     ],
 )
 def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
@@ -29,7 +30,8 @@ def test_a_url_names_brokers(url: str, brokers: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "url", ["localhost:9092", "pulsar+ssl://h:6651", "kafka://", "kafka://h", "kafka://h:", "kafka://h:0", "kafka://h:70000",
-            "kafka://h:9092,", "kafka://:9092", "kafka://h:9092/topic", "kafka://h: 9092"]
+            "kafka://h:9092,", "kafka://:9092", "kafka://h:9092/topic", "kafka://h: 9092", "kafka://a..b:9092",
+            f"kafka://{'a' * 64}:9092"]
 )  # fmt: skip
 def test_what_is_no_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(SpecificationError, match=r"write kafka://HOST:9092"):

@@ -166,6 +166,19 @@ def test_closing_the_lab_leaves_nothing(lab: Lab) -> None:
     assert not lab.folder.exists()
 
 
+@pytest.mark.long
+def test_what_a_killed_keeper_leaves_goes_with_the_lab(lab: Lab) -> None:
+    """With the lab's folder goes what would tell the next sweep of it."""
+    kept = lab.start("orphan", SLEEP)
+    pid = running(kept)
+    os.kill(status(kept).keeper_pid, signal.SIGKILL)
+    with pytest.raises(PlatformError, match="its keeper ended"):
+        until(lab.check, BOUND_S, "the lab sees that the keeper is gone")
+    assert not gone(pid), "nobody watches over it now"
+    lab.close()
+    assert gone(pid)
+
+
 OWNER = """
 import signal, sys, time
 from pathlib import Path
@@ -232,6 +245,14 @@ def test_the_sweep_spares_a_stranger_that_got_a_dead_owners_process_id(tmp_path:
     (orphan / "keepers" / "x.status.json").write_text(told.model_dump_json())
     assert labs.sweep() == 1
     assert not orphan.exists() and running(stranger) == pid and not gone(pid)
+
+
+def test_the_sweep_spares_a_lab_whose_owner_began_at_another_time_by_a_clock_that_was_set(lab: Lab) -> None:
+    """When a process began is counted from the boot, and when that was moves with the clock."""
+    path = lab.folder / labs.OWNER
+    named = json.loads(path.read_text())
+    path.write_text(json.dumps(named | {"create_time": named["create_time"] + 3600}))
+    assert labs.sweep() == 0 and lab.folder.exists()
 
 
 def test_the_sweep_takes_an_unfinished_lab_only_when_it_is_old(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.spec import parse
 from dedup.faults.partition import Between, Way
-from dedup_lab import experiments, isolation
+from dedup_lab import caches, experiments, isolation
 from dedup_runners.chaos.kernel_cuts import KernelCut
 from dedup_runners.waiting import until
 
@@ -120,6 +120,52 @@ def test_brokers_that_share_a_network_are_told_by_the_faults_own_name() -> None:
 
 class Gone(Exception):
     """Another program is in our place now."""
+
+
+SERVICE: Final = {
+    "consumer": {
+        "at": {"message": 30},
+        "end": "Kill",
+        "service": {"pattern": "IdempotentConsumerAndOutbox", "after": "Outbox", "effect": "Call"},
+    },
+}
+FUNCTION: Final = {
+    "consumer": {"at": {"message": 30}, "end": "Kill", "function": {"guarantee": "AtLeastOnce", "batches": False}}
+}
+PULSAR: Final = {"name": "pulsar", "pulsar": {"version": "4.2.4", "brokers": 3}}
+
+
+@pytest.mark.parametrize(
+    ("system", "workload", "fetched"),
+    [
+        ({}, {}, {"kafka"}),
+        ({}, SERVICE, {"kafka", "postgres", "debezium"}),
+        (PULSAR, FUNCTION, {"pulsar", "function"}),
+        (PULSAR, {}, {"pulsar"}),
+    ],
+    ids=["kafka", "service", "function", "pulsar"],
+)
+def test_what_is_fetched_is_fetched_before_from_where_nothing_can_be(
+    system: dict[str, Any], workload: dict[str, Any], fetched: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: set[str] = set()
+
+    def leave(*_: Any) -> None:
+        raise Gone
+
+    monkeypatch.setattr(isolation, "lack", lambda _: None)
+    monkeypatch.setattr(os, "execv", leave)
+    monkeypatch.setattr("dedup_lab.systems.jars.fetch_missing", lambda name, *_, **__: found.add(name))
+    monkeypatch.setattr("dedup_lab.systems.packages.folder", lambda: found.add("postgres"))
+    monkeypatch.setattr("dedup_lab.clients.pulsar_function.package", lambda _: found.add("function"))
+    spec: Any = {
+        "systems": [system or FORM["spec"]["systems"][0]],
+        "workload": {"messages": 1000, **workload},
+        "faults": [{"name": "p", "at": {"message": 100}, "partition": {"by": "NetFilter", "duration": "5s"}}],
+    }
+    with pytest.raises(Gone):
+        isolation.enter(parse({**FORM, "spec": {**FORM["spec"], **spec}}, source="test"), caches.silent)
+    assert found == fetched
 
 
 @pytest.mark.parametrize(("by", "warnings"), [("NetFilter", 0), (None, 1)])

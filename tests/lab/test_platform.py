@@ -11,11 +11,14 @@ from tests.core.evidences import experiment, manifest
 from tests.lab.harness import Quiet, nothing
 
 from dedup.errors import PlatformError
+from dedup.experiment.endpoints import Endpoints
 from dedup.experiment.plans import plan
 from dedup.experiment.stages import Observation, Stage, State, Status, Task, schedule
 from dedup_lab import experiments, results
+from dedup_lab.caches import Progress
 from dedup_lab.platform import LocalPlatform, Reporter
 from dedup_lab.results import Results
+from dedup_lab.systems.labs import Lab
 
 MADE: Final = experiment()
 RUN: Final = plan(MADE)[0]
@@ -110,6 +113,44 @@ class System:
 
     def close(self) -> None:
         self.ended = True
+
+
+class Fetched:
+    """A product that is fetched in a hundred parts, and then does not start."""
+
+    PROVISION_S = 1.0
+
+    def __init__(self) -> None:
+        self.parts, self.begun, self.goes_on = 0, threading.Event(), threading.Event()
+
+    def start(self, _lab: Lab, *, progress: Progress, **_more: object) -> Endpoints:
+        for self.parts in range(1, 101):
+            progress("fetch kafka", self.parts, 100)
+            self.begun.set()
+            assert self.goes_on.wait(BOUND_S)
+        raise PlatformError(where="kafka-1", got="exit code 1", rule="it starts", todo="read its log")
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_who_stops_while_jars_are_fetched_does_not_wait_for_the_rest(
+    stopped: bool, kept: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("dedup_lab.forks.load", lambda: None)
+    monkeypatch.setattr("dedup_lab.systems.running.PRODUCTS", {"kafka": (product := Fetched())})
+    made, task = LocalPlatform(MADE, kept, Quiet(), nothing), Task(stage=Stage.PROVISION, system=RUN.system)
+    made.start(task, 1)
+    assert product.begun.wait(BOUND_S)
+    if stopped:
+        made._children.end_all()
+    product.goes_on.set()
+    made.wait(BOUND_S)
+    told = made.observe(task, 1).message
+    made.close()
+    assert (product.parts, told) == (
+        (2, "cancelled") if stopped else (100, "kafka-1: got exit code 1; it starts; read its log")
+    )
+    assert not list((tmp_path / "cache" / "labs").iterdir())
 
 
 @pytest.mark.parametrize("healed", [False, True], ids=["in force", "healed"])

@@ -73,10 +73,29 @@ def test_brokers_that_do_not_answer_are_named(dedup: Command, monkeypatch: pytes
     assert f"127.0.0.1:{port}" in one_line(said) and "refused" in one_line(said)
 
 
-@pytest.mark.parametrize("admin", ["h:8080", "ftp://h", "http://", "8080"])
+@pytest.mark.parametrize(
+    "admin",
+    [
+        "h:8080",
+        "ftp://h",
+        "http://",
+        "8080",
+        "http://h:80x",
+        "http://h:70000",
+        "http://h:0",
+        "http://[::1",
+        "http://a..b",
+    ],
+)
 def test_an_admin_interface_is_a_url(admin: str) -> None:
     with pytest.raises(SpecificationError, match=r"--admin: got .*http://HOST:PORT"):
         pulsar_at([Address("h", 1)], Security(), admin)
+
+
+@pytest.mark.parametrize("admin", ["http://[::1]:8080", "https://h", "http://my_host:65535/"])
+def test_its_port_and_its_address_may_be_any(admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dedup_lab.targets.discovered", lambda asked, _: asked)
+    assert pulsar_at([Address("h", 1)], Security(), admin).admin_urls == [admin.rstrip("/")]
 
 
 def test_the_help_teaches(dedup: Command) -> None:

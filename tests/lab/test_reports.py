@@ -1,6 +1,7 @@
 """The tables that a person sees: a pass of calm runs is told from one under failure."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,3 +72,23 @@ def test_a_run_says_it_before_anything_is_started(runs: int, warned: bool, monke
             experiment(runs=runs, confidencePercent=95), out=None, resume=False, console=console, command="dedup run"
         )
     assert ("warning the verdict cannot be pass" in said.getvalue()) is warned
+
+
+@pytest.mark.parametrize(("name", "written"), [("out", "{}"), ("my results", "'{}'")])
+def test_what_finishes_an_interrupted_run_can_be_pasted(
+    name: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("DEDUP_CACHE", str(tmp_path / "cache"))
+    for function in ("check", "judges_locally"):
+        monkeypatch.setattr(experiments, function, lambda *_: True)
+    monkeypatch.setattr(experiments, "needs_java", lambda _: False)
+    monkeypatch.setattr(experiments, "drive", interrupt)
+    said, out = io.StringIO(), tmp_path / name
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run(
+            experiment(), out=out, resume=False, console=Console(file=said, width=100), command="dedup run e.yaml"
+        )
+    assert f"to finish it: dedup run e.yaml --resume --out {written.format(out)}\n" in said.getvalue()

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import pytest
 from rich.console import Console
-from tests.operator.gates import STATUSES, at, resource
+from tests.operator.gates import GENERATION, NOW, STATUSES, at, resource
 from upath import UPath
 
 from dedup.errors import DedupError, EnvironmentError_, EvidenceError, SpecificationError
 from dedup.history.stores import fetch
 from dedup_lab.cluster.resources import result_of, results
 from dedup_lab.reporting import opening
+from dedup_operator.conditions import stalled
 from dedup_operator.statuses import Kept, Status, Sums, SystemStatus, VariantStatus
 
 NAME: Final = "e"
@@ -106,6 +107,25 @@ def test_the_document_holds_the_same(capsys: pytest.CaptureFixture[str]) -> None
 def test_an_edit_since_is_told() -> None:
     assert "the spec was edited since" in asked(STATUSES["Pass, then edited"])[1]
     assert "edited" not in asked(STATUSES["Pass"])[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "why"),
+    [
+        (stalled(STATUSES["Pass"], GENERATION, "no such Secret", NOW), 4, "run before: it cannot go on"),
+        (stalled(STATUSES["Fail"], GENERATION, "no such Secret", NOW), 4, "run before: it cannot go on"),
+        (STATUSES["Pass"].model_copy(update={"observed_generation": GENERATION - 1}), 3, "run before: the operator"),
+        (STATUSES["Pass"], 0, None),
+        (STATUSES["Pass, then edited"], 0, None),
+    ],
+    ids=["pass, stalled", "fail, stalled", "applied just now", "pass", "edited without another runToken"],
+)
+def test_the_verdict_of_an_earlier_execution_is_not_that_of_the_one_asked_for(
+    status: Status, code: int, why: str | None
+) -> None:
+    found, said = asked(status)
+    assert found == code
+    assert why in said if why else "run before" not in said
 
 
 # --- artifacts -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,23 @@ def test_segments_are_carried_at_once_and_the_rest_at_the_end(tmp_path: Path) ->
     courier.carry_rest()
     assert carried(tmp_path) > {"sent/00000.parquet", "received/00000.parquet", "faults.jsonl", MANIFEST}
     assert (tmp_path / "store" / PLACE / MANIFEST).read_text() == MANIFEST
+
+
+def test_what_is_carried_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a machine that loses its power may keep a manifest and lose what it names."""
+    first, _ = pods(tmp_path)
+    recorded(first.folder)
+    store, flushed = tmp_path / "store" / PLACE, list[tuple[int, int]]()
+
+    def flush(file: int) -> None:
+        said = os.fstat(file)
+        flushed.append((said.st_ino, said.st_size))
+
+    monkeypatch.setattr(os, "fsync", flush)
+    Courier(first.folder, place(str(store))).carry_rest()
+    there = {path: path.stat() for path in store.rglob("*") if path.is_file()}
+    assert {(said.st_ino, said.st_size) for said in there.values()} == set(flushed)
+    assert flushed[-1] == (there[store / MANIFEST].st_ino, there[store / MANIFEST].st_size)
 
 
 def test_the_manifest_is_not_carried_if_anything_else_was_not(tmp_path: Path) -> None:

@@ -84,14 +84,20 @@ def result_of(made: Object) -> Object:
         "edited": said.get("SpecChanged", {}).get("status") == "True",
         "systems": status.get("systems") or [],
         "artifacts": status.get("artifacts"),
+        "current": status.get("observedGeneration") == made["metadata"].get("generation"),
     }
 
 
 def exit_code(found: Object) -> int:
-    """The verdict's exit code; 0 only for a pass."""
-    if found["verdict"] is not None:
-        return EXIT_CODES[Verdict(found["verdict"].lower())]
-    return EXIT_ERROR if found["phase"] == "Stalled" else EXIT_CODES[Verdict.INCONCLUSIVE]
+    """The verdict's exit code; 0 only for a pass of what is asked for now.
+
+    A verdict stays in the status when another execution is asked for that cannot begin, or that nobody has seen yet.
+    """
+    if found["phase"] == "Stalled":
+        return EXIT_ERROR
+    if found["verdict"] is None or not found["current"]:
+        return EXIT_CODES[Verdict.INCONCLUSIVE]
+    return EXIT_CODES[Verdict(found["verdict"].lower())]
 
 
 def show(found: Object, console: Console) -> None:
@@ -103,6 +109,9 @@ def show(found: Object, console: Console) -> None:
     console.print(f"verdict: {said} ({escape(where)})", soft_wrap=True)
     for reason in found["reasons"]:
         console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
+    if found["verdict"] is not None and (found["phase"] == "Stalled" or not found["current"]):
+        why = "it cannot go on" if found["phase"] == "Stalled" else "the operator has not seen the newest spec yet"
+        console.print(f"that is the verdict on what was run before: {why}", soft_wrap=True)
     if found["edited"]:
         console.print("the spec was edited since; another spec.runToken runs it again", soft_wrap=True)
     if found["artifacts"]:

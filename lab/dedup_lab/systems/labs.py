@@ -1,17 +1,19 @@
 """A lab: the folder and the processes of one running system; neither outlives its owner for long.
 
-Keepers end with their owner. The folder names the owner (process id *and* creation time, since ids are reused). So the
-next start can remove what a killed owner has left: its data and, if a keeper was killed too, its processes. Nothing is
-ever killed by name.
+Keepers end with their owner. The folder names the owner (process id *and* creation time, since ids are reused), who
+holds a lock on that file for as long as it lives. So the next start can remove what a killed owner has left: its data
+and, if a keeper was killed too, its processes. Nothing is ever killed by name.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Final, TextIO
 
 import psutil
 
@@ -23,8 +25,9 @@ from dedup_lab.systems.ports import LOOPBACK
 from dedup_runners.chaos.keepers import read
 from dedup_runners.closing import Closing
 
+OWNER: Final = "owner.json"
 SAME_TIME_S = 2.0
-"""Creation times of one process, read by two programs, differ by less than this."""
+"""Creation times of one process, read by two programs, differ by less than this, unless the clock was set meanwhile."""
 
 
 SHARED = Host(LOOPBACK, None)
@@ -34,8 +37,20 @@ SHARED = Host(LOOPBACK, None)
 class Lab(Closing):
     """The processes and the data of one system. Logs go to the caller's folder; data are thrown away at the end."""
 
-    def __init__(self, folder: Path, logs: Path, *, apart: bool = False, disk_bytes: int | None = None) -> None:
-        """`apart`: each process that asks for a `place` has its own network; `disk_bytes`: and a disk of that size."""
+    def __init__(
+        self,
+        folder: Path,
+        logs: Path,
+        *,
+        apart: bool = False,
+        disk_bytes: int | None = None,
+        owner: TextIO | None = None,
+    ) -> None:
+        """`apart`: each process that asks for a `place` has its own network; `disk_bytes`: and a disk of that size.
+
+        `owner`: the file that names us, locked, which is closed at the end.
+        """
+        self._owner = owner
         self.folder = folder
         self.logs = logs
         self.kept: dict[str, Kept] = {}
@@ -94,11 +109,7 @@ class Lab(Closing):
 
     def stop(self) -> None:
         """Kill every process and delete the data; the lab can be used again (with other ports, say)."""
-        for kept in self.kept.values():
-            kept.close()
-        for kept in self.kept.values():
-            kept.wait_closed()
-        self.kept.clear()
+        self._end()
         with ExitStack() as rest:
             rest.callback(self._keepers.mkdir, exist_ok=True)
             for part in ("data", "keepers"):
@@ -107,16 +118,23 @@ class Lab(Closing):
 
     def close(self) -> None:
         """End the lab: nothing of it is left but its logs. Safe to call twice."""
-        for kept in self.kept.values():
-            kept.close()
-        for kept in self.kept.values():
-            kept.wait_closed()
-        self.kept.clear()
+        self._end()
         with ExitStack() as rest:
+            if self._owner is not None:
+                rest.callback(self._owner.close)
             rest.callback(shutil.rmtree, self.folder, ignore_errors=True)
             if self._network is not None:
                 rest.callback(self._network.close)
             self._unmount()
+
+    def _end(self) -> None:
+        """End every keeper, which kills its program; and what a keeper that was killed itself has left."""
+        for kept in self.kept.values():
+            kept.close()
+        for kept in self.kept.values():
+            kept.wait_closed()
+            _kill(kept.status_file)
+        self.kept.clear()
 
     def _unmount(self) -> None:
         """Take every disk away, whichever of them the kernel keeps; OSError at the end if there was one."""
@@ -135,12 +153,15 @@ def create(logs: Path, *, apart: bool = False, disk_bytes: int | None = None) ->
     labs.mkdir(parents=True, exist_ok=True)
     unborn = Path(tempfile.mkdtemp(prefix=".new-", dir=labs))
     me = psutil.Process()
-    owner = {"pid": me.pid, "create_time": me.create_time()}
-    (unborn / "owner.json").write_text(json.dumps(owner), encoding="utf-8")
+    owner = (unborn / OWNER).open("w", encoding="utf-8")
+    with suppress(OSError):  # a file system without locks: its name and time tell who the owner is
+        fcntl.flock(owner, fcntl.LOCK_EX)
+    owner.write(json.dumps({"pid": me.pid, "create_time": me.create_time()}))
+    owner.flush()
     # The rename shows the lab with its owner's name in it, so that a sweep that runs now does not remove it.
     folder = labs / unborn.name.removeprefix(".new-")
     os.rename(unborn, folder)
-    return Lab(folder, logs, apart=apart, disk_bytes=disk_bytes)
+    return Lab(folder, logs, apart=apart, disk_bytes=disk_bytes, owner=owner)
 
 
 def sweep() -> int:
@@ -159,13 +180,28 @@ def sweep() -> int:
 
 
 def _owned(folder: Path) -> bool:
+    """Whether its owner lives: it holds its lock, or is the process that the file names.
+
+    The lock tells it even if the clock was set since, which moves the times at which all processes began.
+    """
     try:
-        owner = json.loads((folder / "owner.json").read_text(encoding="utf-8"))
+        with (folder / OWNER).open(encoding="utf-8") as file:
+            if _locked(file):
+                return True
+            owner = json.load(file)
         return _process(owner["pid"], owner["create_time"]) is not None
     except FileNotFoundError:
         return False
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def _locked(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    return False
 
 
 def _kill(status_file: Path) -> None:

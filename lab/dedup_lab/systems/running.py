@@ -18,6 +18,10 @@ from dedup_runners.chaos.sites.protocol import Site
 from dedup_runners.configs import Beside, Second
 
 
+def nothing() -> None:
+    """Whatever is begun is wanted to its end."""
+
+
 class Product(Protocol):
     """The module of a product that can be started on this machine."""
 
@@ -81,16 +85,17 @@ class RunningSystem(NamedTuple):
         function: Path | None = None,
         transactions: bool = False,
         replicated: bool = False,
+        wanted: Callable[[], None] = nothing,
     ) -> Self:
         """Start the system's processes and return when a message was written and read back.
 
         `apart`: each has a network of its own, `disk_bytes`: and a disk of that size; either needs namespaces of our
         own (`dedup_lab.isolation`). `served`: the patterns of services, for which what they need is started, too;
         `function`: the jar of one, for which a worker is. `transactions`: whether brokers coordinate some.
-        `replicated`: whether there is a second cluster.
+        `replicated`: whether there is a second cluster. `wanted` raises when nobody wants the system any more.
         """
         lab = labs.create(logs, apart=apart, disk_bytes=disk_bytes)
-        progress, second = told_once(system, note), None
+        progress, second = told_once(system, note, wanted), None
         try:
             endpoints = PRODUCTS[system.kind].start(
                 lab, version=system.version, proxied=proxied, transactions=transactions, progress=progress
@@ -129,11 +134,12 @@ class RunningSystem(NamedTuple):
                 leaving.callback(each.close)
 
 
-def told_once(system: System, note: Callable[[str], None]) -> Progress:
-    """Notes what is begun, once."""
+def told_once(system: System, note: Callable[[str], None], wanted: Callable[[], None] = nothing) -> Progress:
+    """Notes what is begun, once; `wanted` is called between all parts of it, and may end it by an exception."""
     seen: set[str] = set()
 
     def progress(what: str, done: int, total: int) -> None:
+        wanted()
         if what not in seen:
             seen.add(what)
             note(f"{system.name}: {what}")
