@@ -61,8 +61,8 @@ FIRST_S: Final = 1_800_000_000.0
 STAMP: Final = "2026-11-21T12:00:00Z"
 
 
-class Crash(Exception):
-    """The operator crashed."""
+class Crash(BaseException):
+    """The operator has ended there. Nothing of its own catches that."""
 
 
 class Played(Cluster, Protocol):

@@ -23,15 +23,7 @@ from dedup.experiment.stages import Status as Seen
 from dedup_operator import departures, logs, retentions, sights
 from dedup_operator.admissions import Key, Queue, asked_at, ordinal
 from dedup_operator.belongings import Foreign
-from dedup_operator.clusters import (
-    MENDABLE,
-    Cluster,
-    ClusterError,
-    NotHolder,
-    Object,
-    Refused,
-    list_in,
-)
+from dedup_operator.clusters import MENDABLE, Cluster, ClusterError, NotHolder, Object, Refused, list_in
 from dedup_operator.conditions import TIME, Situation, noted, stalled, status_of, written_time
 from dedup_operator.departures import Departure, drop_finalizer, has_finalizer, held_back
 from dedup_operator.executions import begun, check_unused, mark_used, snapshotted
@@ -52,7 +44,7 @@ from dedup_operator.releases import Releases, sweep
 from dedup_operator.sights import Unattended
 from dedup_operator.statuses import Kept, Standing, Status
 from dedup_operator.statuses import read as read_status
-from dedup_operator.stories import Tiding, story
+from dedup_operator.stories import Tiding, crashed, story
 
 AT_ONCE_S: Final = 0.0
 SOON_S: Final = 1.0
@@ -188,6 +180,17 @@ class _Look:
             if isinstance(error, Refused):
                 self._operator.metrics.add("api_errors_total")
             return self._later()
+        except ClusterError:
+            raise
+        except Exception as error:  # a defect is told, too: without a word it would keep its place for ever
+            if not self._is_over:
+                with suppress(Exception):
+                    self._stall(self._stood or self._before, crashed(error))
+            raise
+
+    @property
+    def _is_over(self) -> bool:
+        return bool(self._before.verdict and self._before.state) and self._before.observed_run_token == self._token
 
     def depart(self) -> float | None:
         """It is deleted: take away what it has made on systems of others, and let it go."""
@@ -226,10 +229,14 @@ class _Look:
         """Of the execution that the status is about, which another runToken may have to wait for."""
         idle, owner = idle_s(before, self._now()), self._execution(before.observed_run_token)
         assert before.state is not None
-        with suppress(SpecificationError, PlatformError):
-            if (found := self._begun(owner)) is not None:
+        try:
+            if found := self._begun(owner):
                 taken, platform = found
                 return made_room(platform, taken, schedule(taken), before.state.state, idle, "a stall that lasts")
+        except ClusterError:
+            raise
+        except Exception as error:
+            log.info("%s/%s: what it runs cannot be read: %s", owner.namespace, owner.name, error)
         return idle > AT_MOST_S
 
     def _parked(self) -> dict[str, Any]:
@@ -246,7 +253,7 @@ class _Look:
 
     def _step(self) -> float | None:
         state, same = self._before.state, self._before.observed_run_token == self._token
-        if self._before.verdict is not None and state is not None and same:
+        if self._is_over and state is not None:
             return self._ended(state.digest)
         asked = parse(document_of(self._live), source="DedupExperiment")
         if state is None or not same:  # before anything is begun, or ended, for it

@@ -11,10 +11,12 @@ runs that are replaced, the first ten, and then the 16th, the 32nd, the 64th and
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from dedup.errors import one_line
 from dedup.experiment.stages import Stage, State, Task
 from dedup_operator.statuses import Judgement, Phase, Status
 
 TOLD_SINGLY: Final = 10
+MOST_CHARACTERS: Final = 300
 
 
 class Tiding(NamedTuple):
@@ -41,6 +43,12 @@ def story(before: Status, after: Status, tasks: Sequence[Task], generation: int)
     if after.verdict is not None and (replaced or before.verdict is None):
         said = f"{after.verdict}: {_words(after, 'Finished')}"
         yield Tiding("Finished", said, ("finished",), warns=after.verdict is not Judgement.PASS)
+
+
+def crashed(error: Exception) -> str:
+    """What a status says when a step of the operator has ended in a defect. The log has where it was."""
+    said = one_line(f"{type(error).__name__}: {error}")[:MOST_CHARACTERS]
+    return f"a step of the operator crashed, which is a defect of dedup: {said}; it is tried again; please report it"
 
 
 def runs_over(tasks: Sequence[Task], cursor: int) -> int:

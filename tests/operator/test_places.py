@@ -6,8 +6,9 @@ import pytest
 from testbed.worlds import NAMESPACE
 from tests.operator.test_admissions import LIMIT, Crowd
 
+from dedup_operator import reconciliations
 from dedup_operator.admissions import Stand, entry_of
-from dedup_operator.places import KEEPS_S
+from dedup_operator.places import AT_MOST_S, KEEPS_S
 from dedup_operator.reconciliations import LOOK_AGAIN_S
 
 
@@ -108,6 +109,54 @@ def test_one_that_never_ends_holds_its_place_for_a_bounded_time() -> None:
     crowd.look("a")
     crowd.look("c")
     assert (status(crowd, "a")["parked"], "state" in status(crowd, "c")) == (True, True)
+
+
+@pytest.mark.parametrize("what", ["_go_on", "_begun"])
+def test_a_defect_of_the_operators_own_is_told_and_keeps_no_place_for_ever(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step crashes; with `_begun` even what would end its run."""
+    crowd = Crowd()
+    crowd.apply("a", "b")
+    running(crowd, "a", "b")
+    crashing: list[str] = []
+
+    def crash(_look: Any, *_args: Any) -> None:
+        crashing.append(what)
+        raise RecursionError("too deep\nto follow")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(reconciliations._Look, "_go_on", crash)
+        broken.setattr(reconciliations._Look, what, crash)
+        with pytest.raises(RecursionError):
+            crowd.look("a")
+        assert (status(crowd, "a")["phase"], crowd.verdict("a")) == ("Stalled", None)
+        assert "RecursionError: too deep to follow; it is tried again" in crowd.words("a")
+        for _ in range(int(AT_MOST_S / LOOK_AGAIN_S) + 2):
+            if status(crowd, "a").get("parked"):
+                break
+            crowd.world.now_s += LOOK_AGAIN_S
+            with pytest.raises(RecursionError):
+                crowd.look("a")
+            crowd.world.player.move()
+        assert status(crowd, "a")["parked"] is True and crashing
+    go_on(crowd, "a", "b", looks=200, until=lambda: all(crowd.verdict(name) for name in "ab"))
+    assert [crowd.verdict(name) for name in "ab"] == ["Pass"] * 2
+
+
+def test_an_end_stands_though_a_later_step_crashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd()
+    crowd.apply("a")
+    go_on(crowd, "a", looks=200, until=lambda: status(crowd, "a").get("verdict"))
+    before = status(crowd, "a")
+
+    def crash(_look: Any, *_args: Any) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(reconciliations._Look, "_ended", crash)
+    with pytest.raises(RecursionError):
+        crowd.look("a")
+    assert status(crowd, "a") == before
 
 
 def test_resumed_it_waits_for_its_turn_and_comes_to_its_verdict() -> None:
