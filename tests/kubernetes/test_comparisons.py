@@ -245,7 +245,7 @@ def test_two_clusters_from_creation_to_the_table_and_nothing_left(
 @pytest.mark.parametrize(
     ("changes", "step", "words"),
     [
-        ({"token": "nobodys"}, "Refused", "Unauthorized"),
+        ({"token": "nobodys"}, "Unreachable", "HTTP 401: Unauthorized; if that lasts, give it a token"),
         ({"authority": None}, "Unreachable", "certificate verify failed"),
         ({"port": 9}, "Unreachable", "Connection refused"),
         ({"user": {"exec": {"command": "sh"}}}, "Refused", "'exec', a program that would run in the operator's pod"),
