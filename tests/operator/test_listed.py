@@ -200,6 +200,24 @@ def test_what_the_list_does_not_have_stalls_and_nothing_is_made(
     assert made(world) == []
 
 
+LATER: Final = {**KILL, "kill": {"target": "Leader", "restartAfter": "8s"}}
+HOLDS: Final = {**ENTRY["brokers"], "hold": "/hold"}
+
+
+def test_a_broker_that_nothing_holds_down_stalls_before_anything_is_made() -> None:
+    """Its runs would all be errors: who strikes refuses a restartAfter that nobody keeps."""
+    world = applied(CHART, ("spec/faults", [LATER]), faults=["kill"])
+    looked(world)
+    assert "spec.faults[0].kill: got fault k, and entry theirs without brokers.hold" in message(world, "Stalled")
+    assert made(world) == []
+
+
+def test_its_twin_whose_entry_names_the_hold_is_begun() -> None:
+    world = applied(CHART, ("spec/faults", [LATER]), faults=["kill"], brokers=HOLDS)
+    looked(world)
+    assert world.status()["phase"] == "Provisioning"
+
+
 def test_its_twin_that_is_offered_is_begun() -> None:
     world = applied(CHART, ("spec/faults", [KILL]), faults=["kill"])
     looked(world)

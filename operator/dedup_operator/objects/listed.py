@@ -220,7 +220,7 @@ def entry_of(system: System, listed: Sequence[ListedSystem]) -> ListedSystem:
 
 
 def check_faults(spec: Spec, entry: ListedSystem) -> None:
-    """PlatformError for a fault that the entry does not offer."""
+    """PlatformError for a fault that the entry does not offer, or whose hold it does not name."""
     for where, fault in spec.written_faults:
         if fault.kind not in entry.faults or fault.needs_bookies:
             offered = ", ".join(entry.faults) or "none"
@@ -229,6 +229,13 @@ def check_faults(spec: Spec, entry: ListedSystem) -> None:
                 got=f"fault {fault.name}, on a system of the administrator's list",
                 rule=f"entry {entry.name} offers {offered}, and no bookies",
                 todo="write one of these, or test a system that a chart of ours deploys",
+            )
+        if fault.given.needs_hold and entry.brokers.hold is None:
+            raise PlatformError(
+                where=f"spec.{where}.{fault.kind}",
+                got=f"fault {fault.name}, and entry {entry.name} without brokers.hold",
+                rule="without a hold the kubelet starts a killed broker again at once, so restartAfter cannot be kept",
+                todo=f"write restartAfter: 0s; or have brokers.hold put into {LIST}, if the chart's start looks there",
             )
 
 
