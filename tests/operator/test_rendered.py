@@ -47,6 +47,14 @@ def with_pods(**spec: Any) -> Object:
     return {**brokers, "spec": {**BROKERS["spec"], "template": {**POD, "spec": {"containers": [], **spec}}}}
 
 
+def with_profile(name: str) -> Object:
+    """The brokers, whose container has that profile of AppArmor in the older way, by an annotation."""
+    notes = {"container.apparmor.security.beta.kubernetes.io/broker": name}
+    (brokers,) = changed_chart()
+    template = {**POD, "metadata": {**POD["metadata"], "annotations": notes}}
+    return {**brokers, "spec": {**BROKERS["spec"], "template": template}}
+
+
 def with_container(**said: Any) -> Object:
     return with_pods(containers=[{"name": "broker", **said}])
 
@@ -131,6 +139,7 @@ GOOD_ONE: Final = with_pods(
             "Secret store",
         ),
         (with_container(securityContext="text"), "of another type"),
+        (with_profile("unconfined"), "the annotation container.apparmor.security.beta.kubernetes.io/broker"),
     ],
 )
 def test_a_chart_takes_nothing_that_is_not_its_own(wrong: Object, got: str) -> None:
@@ -141,6 +150,11 @@ def test_a_chart_takes_nothing_that_is_not_its_own(wrong: Object, got: str) -> N
     with pytest.raises(PlatformError) as refused:
         check(wide, [*others, wrong], "r", "lab")
     assert got in refused.value.got
+
+
+@pytest.mark.parametrize("profile", ["runtime/default", "localhost/brokers"])
+def test_a_profile_that_baseline_has_is_let_pass(profile: str) -> None:
+    check(entry(), [with_profile(profile)], "r", "lab")
 
 
 @pytest.mark.parametrize(

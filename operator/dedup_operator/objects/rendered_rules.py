@@ -23,6 +23,8 @@ CAPABILITIES: Final = frozenset(
     )
 )
 """What *baseline* lets a container add."""
+APP_ARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+"""Before a container's name: the annotation of a pod that names its profile."""
 VOLUMES: Final = ("configMap", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret")
 SOURCES: Final = ("configMap", "downwardAPI", "secret", "serviceAccountToken")
 OWN_LABELS: Final = frozenset({f"{GROUP}/faults"})
@@ -89,6 +91,7 @@ def _broken(chart: Chart, made: Object) -> Iterator[Broken]:
         yield from _claim(claim.get("spec") or {})
     if isinstance(template := spec.get("template"), dict):
         yield from _labels(template.get("metadata") or {})
+        yield from _annotations(template.get("metadata") or {})
         yield from _pods(chart, template.get("spec"))
 
 
@@ -98,6 +101,13 @@ def _labels(meta: Object) -> Iterator[Broken]:
         yield f"the label {ours[0]}", "the operator finds its own by these"
     if labels.get("owner") == "helm":
         yield "the label owner: helm", "Helm finds its releases by it"
+
+
+def _annotations(meta: Object) -> Iterator[Broken]:
+    """Of pods: the older way to say what a securityContext says, which Kubernetes still reads."""
+    for key, value in (meta.get("annotations") or {}).items():
+        if key.startswith(APP_ARMOR) and value == "unconfined":
+            yield f"the annotation {key}", "containers have what baseline has: nothing unconfined"
 
 
 def _secrets_of(made: Object) -> list[Any]:
