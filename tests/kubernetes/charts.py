@@ -18,6 +18,8 @@ RANKED: Final[Values] = {
     "priorityClassName": "system-node-critical",
     "annotations": {"team.example/of": "on", STAYS: "false"},
 }
+LEFT_ALONE: Final[Values] = {"faults": "Refused", "evictions": "Allowed"}
+"""A system that is in use: no label of ours by which faults may strike it, and drains as anywhere."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ KAFKA: Final = Chart(
             },
         },
         "ranked": {"podTemplate": RANKED},
+        "left alone": LEFT_ALONE,
         "a database": {"beside": "Database", "tls": {"enabled": True}},
         "a database and its capture": {
             "beside": "Capture",
@@ -117,6 +120,7 @@ PULSAR: Final = Chart(
         "with TLS of the user's": {"tls": {"enabled": True, "secretName": "mine"}},
         "with a proxy": {"proxy": {"enabled": True}},
         "with a function worker": {"functions": {"enabled": True}},
+        "left alone": LEFT_ALONE,
         "elsewhere": {
             "podTemplate": {
                 "nodeSelector": {"disk": "fast"},
@@ -171,6 +175,7 @@ STRIMZI: Final = Chart(
         "TLS": {"tls": {"enabled": True}},
         "TLS with a certificate of one's own": {"tls": {"enabled": True, "secretName": "mine"}},
         "another first port": {"loopback": {"firstPort": 20000}},
+        "left alone": LEFT_ALONE,
         "resources": {"resources": {"requests": {"cpu": 1}, "limits": {"memory": "2Gi"}}, "heapMiB": 1024},
         "placed": {
             "podTemplate": {

@@ -290,3 +290,12 @@ def test_brokers_are_restricted_and_may_be_hurt(helm: Helm) -> None:
     }
     mounts = {each["name"]: each["mountPath"] for each in template["kafkaContainer"]["volumeMounts"]}
     assert all(path.startswith("/mnt/") for path in mounts.values()), "Strimzi allows no other"
+
+
+def test_brokers_of_a_person_whose_faults_are_refused_have_no_label_and_no_empty_list_of_them(helm: Helm) -> None:
+    """`labels:` with nothing behind it is null, where Strimzi's schema has a map."""
+    owner = {"name": "e", "uid": "6f1c0000-0000-4000-8000-000000000000"}
+    rendered = [helm.render(each) for each in (charts.LEFT_ALONE, {**charts.LEFT_ALONE, "owner": owner})]
+    alone, brought = (one(each, "KafkaNodePool")["spec"]["template"]["pod"]["metadata"] for each in rendered)
+    assert "labels" not in alone
+    assert brought["labels"] == {"dedup.dev/experiment": "e"}
