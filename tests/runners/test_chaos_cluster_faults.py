@@ -459,6 +459,7 @@ def test_policies_past_their_deadline_are_found_and_others_left() -> None:
 
     given = [policy("past", "99"), policy("now", "100"), policy("later", "101"), policy("mute", None)]
     assert deadlines.overdue(given, 100.5) == ["past", "now", "mute"]
+    assert deadlines.overdue([policy("odd", "10²"), *given], 100.5) == ["odd", "past", "now", "mute"]
 
 
 @pytest.mark.parametrize(

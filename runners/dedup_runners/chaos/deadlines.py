@@ -22,7 +22,7 @@ def overdue(policies: Iterable[Mapping[str, Any]], now_unix_s: float) -> list[st
     for policy in policies:
         metadata = policy["metadata"]
         text = (metadata.get("annotations") or {}).get(DEADLINE, "")
-        if not text.isdigit() or int(text) <= now_unix_s:
+        if not text.isdecimal() or int(text) <= now_unix_s:
             names.append(metadata["name"])
     return names
 
