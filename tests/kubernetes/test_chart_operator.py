@@ -143,6 +143,7 @@ WRONG: Final[list[tuple[Values, str]]] = [
     ({"settings": {"chaosImages": [{"name": "a", "sha256": ["abc"]}]}}, r"sha256/0': 'abc' does not match pattern"),
     ({"settings": {"chaosImages": [{"name": "a"}]}}, r"missing property 'sha256'"),
     ({"watch": {"all": True}, "settings": {"systems": [ENTRY]}}, r"settings.systems: got entries beside watch.all"),
+    ({"settings": {"charts": {"pulsar": {"tls": {"enabled": True}}}}}, r"settings.charts.pulsar.tls: got enabled"),
     ({"settings": {"systems": [{**ENTRY, "name": "kafka"}]}}, r"/systems/0/name': 'not' failed"),
     ({"settings": {"systems": [{**ENTRY, "digest": "sha256:1"}]}}, r"/digest': 'sha256:1' does not match pattern"),
     (

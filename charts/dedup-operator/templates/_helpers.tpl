@@ -14,6 +14,11 @@
 {{- if and .Values.watch.all .Values.settings.systems -}}
 {{- fail "settings.systems: got entries beside watch.all; rights of an entry are in namespaces that are told; name them in watch.namespaces" -}}
 {{- end -}}
+{{- range $chart, $values := .Values.settings.charts -}}
+{{- if (($values | default dict).tls | default dict).enabled -}}
+{{- fail (printf "settings.charts.%s.tls: got enabled; clients of a system that an experiment deploys speak plain text on their pod's own 127.0.0.1, so it would never be ready; leave it out, or have the system by hand and write deploy.existing" $chart) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.watch.all (.Values.networkPolicies | default dict).enabled -}}
 {{- fail "networkPolicies.enabled: got true beside watch.all; Helm makes policies in namespaces that it is told; name them in watch.namespaces" -}}
 {{- end -}}
