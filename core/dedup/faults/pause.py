@@ -30,11 +30,11 @@ class Pause(OfOneProcess):
         "the end; it leaves when the broker goes on or is gone",
         details="A pause stands for a long garbage collection or a frozen virtual machine: connections stay open, "
         "requests are accepted by the kernel, and nothing answers. When its session with the controllers has run out "
-        "(6 s in the lab) another broker leads. The paused one does not know it: it continues as the leader, with "
-        "the requests that came meanwhile, until it learns of the other. With a `duration` below the session's no "
-        "other broker takes over; if clients notice nothing, the run is inconclusive. In a pod the process must "
-        "not be the container's first, which a signal from inside cannot stop; under tini, as in our charts and "
-        "Strimzi's, it is not.",
+        "(6 s in the lab, and up to 9 s if it is the active controller, too) another broker leads. The paused one does "
+        "not know it: it continues as the leader, with the requests that came meanwhile, until it learns of the other. "
+        "With a shorter `duration` no other broker takes over; if clients notice nothing, the run is inconclusive. In "
+        "a pod the process must not be the container's first, which a signal from inside cannot stop; under tini, as "
+        "in our charts and Strimzi's, it is not.",
     )
 
     @property
