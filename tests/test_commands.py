@@ -98,14 +98,14 @@ OTHERS: Final = {
     "rm": "not run: it removes what the lines above it made",
     "grep": "not run: the end of a pipe",
     "tail": "not run: the end of a pipe",
-    "objects": "not run here: a function of docs/run-by-hand.md around a module that is (tests/kubernetes/by_hand.py)",
+    "objects": "not run here: a function of docs/run-by-hand.md around a module that is (see MODULES)",
     "$K": "not run: kubectl config, as above",
 }
 MODULES: Final = {
     "dedup_lab.systems.lock": "not run: it needs Maven; tests/lab/test_jars.py reads what it wrote",
     "dedup_spark.job": "tests/spark/test_job.py",
     "dedup_spark.report": "tests/spark/test_report.py",
-    "dedup_operator.objects": "tests/kubernetes/by_hand.py",
+    "dedup_operator.objects": "tests/kubernetes/whole_runs.py",
 }
 
 
@@ -342,7 +342,9 @@ def test_each_word_of_kubectl_and_helm_is_run_somewhere_or_says_why_not(program:
             text = (ROOT / where).read_text()
             assert re.search(rf"[\"'](--)?{name}[\"']", text), f"{where} does not run {program} {name}"
     for module, where in MODULES.items():
-        assert where.startswith("not run") or module.rpartition(".")[0].split("_")[0] in (ROOT / where).read_text()
+        package, _, name = module.rpartition(".")
+        used = rf"^from {package} import .*\b{name}\b|^from {module}\b.* import |\"-m\", \"{module}\""
+        assert where.startswith("not run") or re.search(used, (ROOT / where).read_text(), re.MULTILINE), module
 
 
 def documents(text: str) -> Iterator[Any]:
@@ -443,7 +445,9 @@ def test_the_question_to_duckdb_has_an_answer(reader: Path) -> None:
 
 
 def test_what_sed_changes_is_in_the_file() -> None:
-    for shown in of("sed", SHOWN):
+    found = of("sed", SHOWN)
+    assert found
+    for shown in found:
         _, old, new, _ = shown.words[1].split("/")
         text = (ROOT / shown.words[2]).read_text()
         assert old in text and load(ROOT / shown.words[2]).name

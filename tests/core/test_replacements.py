@@ -172,7 +172,7 @@ def test_a_crash_at_any_moment_replaces_no_more_and_no_less() -> None:
     for moment in range(1, calm.moment + 1):
         world = new_world(SMALL, moment)
         assert go_on(SMALL, world, misses=lambda _task, attempt: attempt == 1) == 1
-        assert world.state.replaced <= 2
+        assert world.state.replaced == calm.state.replaced == 2, moment
         assert all(len(attempts) <= 2 for attempts in world.finished.values()), moment
         replaced = [attempts for attempts in world.finished.values() if len(attempts) == 2]
         assert len(replaced) == world.state.replaced, moment

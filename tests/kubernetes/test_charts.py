@@ -109,13 +109,17 @@ def test_the_api_server_takes_every_object(
 def test_its_pods_are_admitted_where_security_is_strictest(
     chart: Chart, values: Values, strict: ApiClient, namespace: str, tmp_path: Path
 ) -> None:
-    for pod in pods_of(chart.helm(tmp_path, namespace=namespace).render(values)):
+    pods = list(pods_of(chart.helm(tmp_path, namespace=namespace).render(values)))
+    assert pods
+    for pod in pods:
         dry_run(strict, pod, namespace)
 
 
 @pytest.mark.parametrize("chart", OF_OURS, ids=name_of)
 def test_a_pod_with_a_privilege_more_is_not(chart: Chart, strict: ApiClient, namespace: str, tmp_path: Path) -> None:
-    for pod in pods_of(chart.helm(tmp_path, namespace=namespace).render({})):
+    pods = list(pods_of(chart.helm(tmp_path, namespace=namespace).render({})))
+    assert pods
+    for pod in pods:
         del pod["spec"]["containers"][0]["securityContext"]["capabilities"]
         with pytest.raises(FailToCreateError, match=r'violates PodSecurity \\"restricted:latest\\": unrestricted cap'):
             dry_run(strict, pod, namespace)
@@ -124,9 +128,9 @@ def test_a_pod_with_a_privilege_more_is_not(chart: Chart, strict: ApiClient, nam
 @pytest.mark.parametrize("chart", OF_OURS, ids=name_of)
 def test_its_pods_have_the_administrators_rank_and_notes_and_ours_over_them(chart: Chart, tmp_path: Path) -> None:
     helm = chart.helm(tmp_path)
-    for each in helm.render({"podTemplate": RANKED}):
-        if each["kind"] not in ("StatefulSet", "Deployment"):
-            continue
+    made = [each for each in helm.render({"podTemplate": RANKED}) if each["kind"] in ("StatefulSet", "Deployment")]
+    assert made
+    for each in made:
         template = each["spec"]["template"]
         assert template["spec"]["priorityClassName"] == RANKED["priorityClassName"]
         assert template["spec"]["affinity"] == RANKED["affinity"]
@@ -146,7 +150,9 @@ def as_made(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @variants(*OF_OURS)
 def test_every_container_is_restricted_and_small(chart: Chart, values: Values, tmp_path: Path) -> None:
     """More than the API server asks for: no token, and nothing of the image can be written to."""
-    for pod in pods_of(chart.helm(tmp_path).render(values)):
+    pods = list(pods_of(chart.helm(tmp_path).render(values)))
+    assert pods
+    for pod in pods:
         spec = pod["spec"]
         assert spec["automountServiceAccountToken"] is False
         for container in (*spec.get("initContainers", []), *spec["containers"]):

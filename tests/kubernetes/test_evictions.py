@@ -48,7 +48,9 @@ def budgets(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_pods_of_a_system_are_not_moved_unless_the_administrator_allows_it(chart: str, tmp_path: Path) -> None:
     refused, allowed = (rendered(chart, tmp_path, {"evictions": each}) for each in ("Refused", "Allowed"))
     assert refused == rendered(chart, tmp_path, {})
-    for meta in kept_pods(refused):
+    kept = list(kept_pods(refused))
+    assert kept and len(kept) == len(list(kept_pods(allowed)))
+    for meta in kept:
         assert meta["annotations"].items() >= STAYS.items()
     assert {each["maxUnavailable"] for each in budgets(refused)} == {0}
     assert not any(STAYS.keys() & (meta.get("annotations") or {}).keys() for meta in kept_pods(allowed))
@@ -65,7 +67,9 @@ def test_values_of_a_release_before_this_setting_refuse_evictions_too(chart: str
 def test_each_of_its_pods_has_one_budget(chart: str, tmp_path: Path) -> None:
     objects = rendered(chart, tmp_path, {})
     chosen = [each["selector"]["matchLabels"].items() for each in budgets(objects)]
-    for meta in kept_pods(objects):
+    kept = list(kept_pods(objects))
+    assert kept
+    for meta in kept:
         assert sum(each <= meta["labels"].items() for each in chosen) == 1
 
 

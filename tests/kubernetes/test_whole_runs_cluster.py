@@ -105,6 +105,7 @@ def carried_out(place: Place, experiment: Experiment, results: Path) -> dict[str
 
 
 def test_both_judges_say_the_same_of_the_same_files(done: Done) -> None:
+    assert done.runs
     for each in done.runs.values():
         assert each.evidence.spark is not None and each.evidence.oracle is not None
         assert each.evidence.spark.counts == each.evidence.oracle.counts

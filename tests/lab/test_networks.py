@@ -139,4 +139,5 @@ def test_only_such_an_experiment_needs_it() -> None:
 
 
 def test_a_number_is_of_the_network() -> None:
-    assert own_network.number() == own_network.number()
+    there = Path("/proc/self/ns/net")
+    assert own_network.number() == (str(there.stat().st_ino) if there.exists() else "none")

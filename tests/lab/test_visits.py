@@ -84,7 +84,7 @@ def test_a_visit_that_is_cancelled_takes_its_topic_away(tmp_path: Path) -> None:
     admin = Refusing(cancelled)
     with pytest.raises(Cancelled):
         visits.visit(ground(admin, cancelled), points(), tmp_path / "visit")
-    assert admin.deleted == admin.made
+    assert admin.deleted == admin.made and len(admin.made) == 1
 
 
 def test_a_topic_that_the_course_could_not_remove_is_removed_or_said_to_be_left(

@@ -46,6 +46,9 @@ def load(path: Path) -> Any:
 
 
 SCRIPT: Final = str(load(GITOPS / "argocd-cm.yaml")["data"][f"resource.customizations.health.{GROUP}_{KIND}"])
+COMPARISON_SCRIPT: Final = str(
+    load(GITOPS / "argocd-cm.yaml")["data"][f"resource.customizations.health.{GROUP}_{comparison_crd.KIND}"]
+)
 
 
 def health(made: dict[str, Any], script: str = SCRIPT) -> tuple[str, str]:
@@ -181,8 +184,7 @@ def test_the_health_of_a_comparison_follows_the_same_conditions(name: str) -> No
     status = reports.status_of(plan, before, generation=GENERATION, digest="0" * 64, table="t", kept={}, now=NOW)
     made = {"metadata": {"generation": GENERATION}}
     made["status"] = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    script = load(GITOPS / "argocd-cm.yaml")["data"][f"resource.customizations.health.{GROUP}_{comparison_crd.KIND}"]
-    found, message = health(made, script)
+    found, message = health(made, COMPARISON_SCRIPT)
     assert (found, message.split(":")[0]) == expected
     truths = {each.type: each.status for each in status.conditions}
     cells = table(str(reports.__doc__))["none, and people have to correct something" if name == "refused" else name]
@@ -193,3 +195,5 @@ def test_a_stalled_comparison_is_degraded_until_people_have_corrected_it() -> No
     status = reports.stalled(ComparisonStatus(), GENERATION, "spec: got another one", NOW)
     truths = {each.type: each.status for each in status.conditions}
     assert truths["Stalled"] == "True" and truths["Finished"] == "False"
+    made = {"metadata": {"generation": GENERATION}, "status": status.model_dump(mode="json", by_alias=True)}
+    assert health(made, COMPARISON_SCRIPT)[0] == "Degraded"

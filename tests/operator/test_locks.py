@@ -286,13 +286,13 @@ def test_a_holder_that_may_not_be_looked_at_holds_and_the_way_out_is_said() -> N
 
 
 class Raced:
-    """A cluster in which somebody else does something before the Lease is written."""
+    """A cluster in which somebody else does something before the Lease is written, or before it is made."""
 
-    def __init__(self, inner: Any, meanwhile: Any) -> None:
-        self._inner, self._meanwhile = inner, meanwhile
+    def __init__(self, inner: Any, meanwhile: Any, at: str = "patch") -> None:
+        self._inner, self._meanwhile, self._at = inner, meanwhile, at
 
     def __getattr__(self, name: str) -> Any:
-        if name == "patch":
+        if name == self._at:
             self._meanwhile()
         return getattr(self._inner, name)
 
@@ -324,10 +324,11 @@ def test_the_first_lease_of_all_is_no_exception() -> None:
     """Two make it at once: it is one, and one has the lock."""
     cluster = FakeCluster()
     experiments(cluster, "a", "b")
-    first = locks_of(Raced(cluster, lambda: None), "a")
-    first.take(["kafka c"], "kafka")
-    with pytest.raises(Waits):
-        locks_of(cluster, "b").take(["kafka c"], "kafka")
+    a = locks_of(cluster, "a")
+    b = locks_of(Raced(cluster, lambda: a.take(["kafka c"], "kafka"), at="create"), "b")
+    with pytest.raises(Waits, match="lab/a tests now"):
+        b.take(["kafka c"], "kafka")
+    assert a.held("kafka") and not b.held("kafka")
 
 
 def test_two_systems_of_one_experiment_that_are_one_have_it_in_turn() -> None:

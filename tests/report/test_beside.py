@@ -46,7 +46,7 @@ def page_of(root: Path) -> str:
 def test_in_a_store_the_page_is_the_one_that_a_folder_has(store: UPath, finished: Path) -> None:
     assert beside.write(store) is None
     drawn = (store / PAGE).read_text(encoding="utf-8")
-    assert drawn == page_of(finished) and "Nothing is drawn" not in drawn
+    assert drawn == page_of(finished) and "is not drawn" not in drawn and "Not drawn" not in drawn
     assert not (store / beside.BEGUN).exists()
 
 

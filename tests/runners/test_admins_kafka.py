@@ -387,8 +387,13 @@ def test_a_client_that_is_not_answered_is_replaced(monkeypatch: pytest.MonkeyPat
     """And what the first one asked for may have been done."""
     silent: Future[None] = Future()
     for first in (silent, said(KafkaError.NOT_CONTROLLER), said(KafkaError._TIMED_OUT)):
-        admin_of(monkeypatch, first, second).create_topic("t", partitions=1, deduplication=True)
-    admin_of(monkeypatch, silent, said(KafkaError.UNKNOWN_TOPIC_OR_PART)).delete_topic("t")
+        admin: Any = admin_of(monkeypatch, first, second)
+        admin.create_topic("t", partitions=1, deduplication=True)
+        assert admin._client.answer is second
+    gone = said(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    admin = admin_of(monkeypatch, silent, gone)
+    admin.delete_topic("t")
+    assert admin._client.answer is gone
 
 
 def test_a_topic_that_holds_messages_is_not_of_our_making(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,9 @@ def test_an_example_for_a_cluster_has_all_that_its_objects_need(path: Path) -> N
     experiment = load(path)
     settings = settings_files.for_experiment(Defaults(), experiment, "lab")
     assert settings.artifacts.root(experiment.name) == f"s3://dedup/{experiment.name}"
-    for run in printed("runs", None, 1, experiment, settings).split():
+    runs = printed("runs", None, 1, experiment, settings).split()
+    assert runs == [run.run_id for run in plan(experiment)]
+    for run in runs:
         text = printed("run", run, 1, experiment, settings)
         assert "http://minio.minio:9000" in text and "name: store" in text
     assert list(yaml.safe_load_all(printed("verification", None, 1, experiment, settings)))
@@ -99,7 +101,9 @@ def test_an_example_for_a_cluster_has_all_that_its_objects_need(path: Path) -> N
 def test_of_another_example_too_objects_are_made_with_all_that_it_names(name: str, words: list[str]) -> None:
     experiment = load(EXAMPLES / "kubernetes" / "more" / f"{name}.yaml")
     settings = settings_files.for_experiment(Defaults(), experiment, "lab")
-    for run in printed("runs", None, 1, experiment, settings).split():
+    runs = printed("runs", None, 1, experiment, settings).split()
+    assert runs == [run.run_id for run in plan(experiment)]
+    for run in runs:
         text = printed("run", run, 1, experiment, settings)
         assert [each for each in words if each not in text] == []
     assert list(yaml.safe_load_all(printed("verification", None, 1, experiment, settings)))

@@ -90,7 +90,8 @@ def test_no_key_is_asked_for(experiment: Experiment) -> None:
 def test_without_an_identity_there_is_no_token(experiment: Experiment) -> None:
     for spec in pods(experiment, known_by(None)):
         assert "identity" not in {each["name"] for each in spec["volumes"]}
-        assert not any("AWS_ROLE_ARN" in environment(each) for each in spec["containers"])
+        every = [*spec.get("initContainers", []), *spec["containers"]]  # the courier is a sidecar, an init container
+        assert not any("identity" in mounted(each) or "AWS_ROLE_ARN" in environment(each) for each in every)
 
 
 def test_an_sts_that_is_not_at_the_stores_address_is_told_apart(experiment: Experiment) -> None:
