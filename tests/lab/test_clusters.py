@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.lab.api_servers import kubeconfig, refusal, serving
 from tests.lab.conftest import Command, one_line
-from tests.operator.gates import STATUSES, resource
+from tests.operator.gates import GENERATION, STATUSES, resource
 
 EXPERIMENT = "/apis/dedup.dev/v1alpha1/namespaces/lab/dedupexperiments/e"
 PODS = "/api/v1/namespaces/lab/pods"
@@ -21,7 +21,7 @@ POD = {
     },
     "spec": {"initContainers": [{"name": "courier"}], "containers": [{"name": "producer"}]},
 }
-MADE = {**resource(STATUSES["Pass"]), "metadata": {"name": "e", "namespace": "lab"}}
+MADE = {**resource(STATUSES["Pass"]), "metadata": {"name": "e", "namespace": "lab", "generation": GENERATION}}
 
 
 @pytest.mark.parametrize("command", ["results", "logs"])
