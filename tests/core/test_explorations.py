@@ -259,3 +259,15 @@ def test_replays_without_a_verdict_say_why() -> None:
     found = replayed(PHANTOM, [missed] * 2 + [visit((point(),), Verdict.ERROR)] * 8)
     assert found.verdict is Verdict.ERROR
     assert [each.text for each in found.reasons[1:]] == ["8 runs: because", "2 runs: because"]
+
+
+def test_replays_of_which_one_could_not_be_done_are_an_error_and_a_run_with_two_reasons_is_one_run() -> None:
+    """As a visit that could not be done makes an exploration one, though an alarm did not come again."""
+    shown = visit((point(),), Verdict.FAIL, anomalies={"phantom": 1})
+    reasons = tuple(Reason(verdict=Verdict.ERROR, code=Code.PROBLEM, text=each) for each in ("this", "that"))
+    broken = visit((point(),), Verdict.ERROR).model_copy(update={"reasons": reasons})
+    found = replayed(PHANTOM, [shown] * 5 + [broken] * 5)
+    assert (found.verdict, found.reasons[1].text) == (Verdict.ERROR, "5 runs: this; that")
+    assert {each.verdict for each in found.reasons} == {Verdict.ERROR}
+    assert replayed(PHANTOM, [shown] * 5 + [visit((point(),))] * 5).verdict is Verdict.INCONCLUSIVE
+    assert replayed(PHANTOM, [shown] * 9 + [broken]).verdict is Verdict.FAIL

@@ -112,6 +112,8 @@ def replayed(shrunk: Shrunk, visits: Sequence[Visit]) -> Replay:
         verdict = worst(
             [*(each.verdict for each in visits), *(Verdict.INCONCLUSIVE for each in visits if each.unnoticed)]
         )
+    elif not all(each.done for each in visits):
+        verdict = Verdict.ERROR
     reasons = [
         _reason(verdict, "replayed", "; ".join([told, *(f"{name} in {count}" for name, count in others.items())]))
     ]
@@ -123,9 +125,10 @@ def replayed(shrunk: Shrunk, visits: Sequence[Visit]) -> Replay:
 def _why_not(visits: Sequence[Visit]) -> Iterator[Reason]:
     """What keeps replays from a pass, each of it once."""
     for verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
-        texts = [reason.text for each in visits for reason in each.reasons if each.verdict is reason.verdict is verdict]
-        if texts:
-            yield _reason(verdict, Code.PROBLEM, f"{len(texts):,} runs: {_listed(list(dict.fromkeys(texts)))}")
+        own = [each for each in visits if each.verdict is verdict]
+        texts = dict.fromkeys(reason.text for each in own for reason in each.reasons if reason.verdict is verdict)
+        if own:
+            yield _reason(verdict, Code.PROBLEM, f"{len(own):,} runs: {_listed(list(texts))}")
     unnoticed = [each for each in visits if each.verdict is Verdict.PASS and each.unnoticed]
     if unnoticed:
         told = f"in {len(unnoticed):,} runs the client did not send again what was struck"
