@@ -151,10 +151,8 @@ class _Look:
         self._owner = self._execution(self._token)
         logs.current.set(execution_of(self._owner))
         self._kept: Kept | None = None
-        self._stood: Status | None = None
-        """What the status was before something was to be begun that is refused, and so was not."""
-        self._changed = False
-        """The resource says something else by now than what is run."""
+        self._stood: Status | None = None  # what the status was before something was to be begun that is refused
+        self._changed = False  # whether the resource says something else by now than what is run
 
     def step(self) -> float | None:
         """What is wrong, and nobody but people can mend, is told in the status, whatever was to be done.
@@ -235,8 +233,10 @@ class _Look:
                 return made_room(platform, taken, schedule(taken), before.state.state, idle, "a stall that lasts")
         except ClusterError:
             raise
-        except Exception as error:
-            log.info("%s/%s: what it runs cannot be read: %s", owner.namespace, owner.name, error)
+        except Exception as error:  # a defect keeps no place for ever, and is heard of all the same
+            if defect := not isinstance(error, DedupError):
+                self._operator.metrics.add("crashes_total")
+            log.info("%s/%s: what it runs is not ended: %s", owner.namespace, owner.name, error, exc_info=defect)
         return idle > AT_MOST_S
 
     def _parked(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 from testbed.worlds import NAMESPACE
 from tests.operator.test_admissions import LIMIT, Crowd
 
+from dedup.errors import PlatformError
 from dedup_operator import reconciliations
 from dedup_operator.admissions import Stand, entry_of
 from dedup_operator.places import AT_MOST_S, KEEPS_S
@@ -205,6 +206,33 @@ def test_those_that_stall_for_long_let_others_by_and_ask_anew() -> None:
     crowd.cluster.create(secret)
     go_on(crowd, "a", "b", looks=100, until=lambda: crowd.verdict("a") and crowd.verdict("b"))
     assert (crowd.verdict("a"), crowd.verdict("b")) == ("Pass", "Pass")
+
+
+@pytest.mark.parametrize(
+    ("error", "counted"),
+    [(KeyError("a defect"), True), (PlatformError(where="w", got="g", rule="r", todo="t"), False)],
+    ids=["defect", "unreadable"],
+)
+def test_a_defect_in_the_end_of_one_that_stalls_is_counted_and_logged_with_where_it_was(
+    error: Exception, counted: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The look that met it ends well: nobody else would tell of it."""
+    crowd = Crowd()
+    crowd.apply("a")
+    running(crowd, "a")
+    lose_the_keys(crowd)
+    go_on(crowd, "a", looks=3)
+    crowd.world.now_s += KEEPS_S
+
+    def crash(*_args: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(reconciliations, "made_room", crash)
+    with caplog.at_level("INFO"):
+        crowd.look("a")
+    (said,) = (each for each in caplog.records if "is not ended" in each.message)
+    assert (status(crowd, "a")["phase"], bool(said.exc_info)) == ("Stalled", counted)
+    assert ("dedup_operator_crashes_total 1.0\n" in crowd.operator.metrics.text({})) is counted
 
 
 def test_one_that_is_mended_soon_keeps_its_place_and_its_run() -> None:
