@@ -17,7 +17,8 @@ Made by `make discover` (testbed/discover), not by hand, from discovered.jsonl b
 `dedup explore` of a current client against brokers that are started for it: every point of a conversation once, and
 pairs of points by a seed. What a round is follows from its number: messages, partitions, pairs.
 
-- *Alarm*: a visit whose history shows what is forbidden. Of each kind one is replayed ten times.
+- *Alarm*: a visit whose history shows what is forbidden. Of each kind one is replayed ten times, and up to two
+  more if it does not come again.
 - *Known*: it comes again in at least 9 of 10, and is a published bug ([known-bugs.md](known-bugs.md)).
 - *New*: it comes again in at least 9 of 10, and is no bug that is listed. A person has to look at it: at its witness,
   by `dedup explore … --replay`, and at the same schedule without the interposer.

@@ -100,3 +100,16 @@ def test_a_wrong_order_is_told_by_its_jumps() -> None:
     event = OrderEvent(jump=jump, partition=1, stream=0, last=9, value=4, arrival=3)
     assert explain([row()], (), BY_US, [name], [], [event]).endswith(": value 4 of stream 0 after 9 in partition 1.")
     assert explain([row()], (), BY_US, [other], [], [event]).endswith(").")
+
+
+def test_of_jumps_the_judges_name_the_first_few_of_both_kinds_together() -> None:
+    """So more of either may be there than are told."""
+    (name, jump), (_, other) = BACKWARD.items()
+
+    def told(others: int) -> str:
+        jumps = [jump] * 6 + [other] * others
+        events = [OrderEvent(jump=each, partition=1, stream=0, last=9, value=4, arrival=3) for each in jumps]
+        return explain([row()], (), BY_US, [name], [], events)
+
+    assert told(MAX_WITNESSES - 6).endswith(" and at least 2 more.")
+    assert told(MAX_WITNESSES - 7).endswith(" and 2 more.")

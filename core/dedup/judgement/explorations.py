@@ -80,7 +80,9 @@ class Alarm(Record):
     visit: Visit
     replayed: int = Field(description="so many replays showed an anomaly of the same name")
     replays: int
-    alike: int = Field(0, description="more alarms of its kind; replayed were none or two, which came again no oftener")
+    alike: int = Field(
+        0, description="more alarms of its kind; of these two at most were replayed, and came again no oftener"
+    )
     shrunk: Shrunk | None = None
 
     @property

@@ -180,16 +180,17 @@ def _offsets_only(rows: Iterable[Row]) -> bool:
 
 def _of_anomaly(name: str, witnesses: Sequence[Witness], backward: Sequence[OrderEvent], *, offsets: bool) -> str:
     """Where it is: values and their positions, or jumps in the order. The judges name the first few only."""
-    found = [
+    named = [
         " at ".join((f"value {each.value} of stream {each.stream}", *(_position(at, offsets) for at in each.positions)))
         for each in witnesses
         if each.anomaly == name
-    ] or [
+    ]
+    found = named or [
         f"value {each.value} of stream {each.stream} after {each.last} in partition {each.partition}"
         for each in backward
         if each.jump is BACKWARD.get(name)
     ]
-    least = "at least " if len(found) >= MAX_WITNESSES else ""
+    least = "at least " if len(named or backward) >= MAX_WITNESSES else ""
     more = f" and {least}{len(found) - TOLD} more" if len(found) > TOLD else ""
     told = f": {'; '.join(found[:TOLD])}{more}" if found else ""
     return f"{name} ({COUNTS[name].words}){told}."

@@ -296,7 +296,7 @@ class Exploring:
 
 
 def _some(alike: Sequence[Visit]) -> list[Visit]:
-    """Of alarms of one kind those that are replayed, until one counts: the first may be chance, and the last none."""
+    """Of alarms of one kind those that are replayed until one counts: any of them may have come by chance."""
     return [alike[place] for place in sorted({0, len(alike) // 2, len(alike) - 1})]
 
 
