@@ -45,9 +45,8 @@ def results(
 ) -> int:
     """Print the result of the experiment; fetch its artifacts into `output`, which must be empty or new.
 
-    The verdict's exit code; while there is none, that of inconclusive, and of an error if it is stalled. `follow` waits
-    for the end first, and shows how far it is. `at` gives the place that a URI names. `page` is given a
-    function that copies the page from the store into a folder, and returns the file.
+    The exit code is `exit_code`'s. `follow` waits for the end first, and shows how far it is. `at` gives the place that
+    a URI names. `page` is given a function that copies the page from the store into a folder, and returns the file.
     """
     if output is not None:
         check_own(output, "--output")
