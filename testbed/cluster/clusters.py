@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import kubernetes
+import tenacity
 
 from dedup.errors import PlatformError
 from dedup_lab.caches import Progress, silent
@@ -107,11 +108,23 @@ def at(kubeconfig: Path) -> Cluster:
     return Cluster(kubeconfig, Namespaces(pid), told)
 
 
+def _collected(error: BaseException) -> bool:
+    """Whether containerd has collected a layer of an image that is gone, in the moment in which another was to be put
+    upon it (containerd#10835). The next import unpacks that layer again.
+    """
+    return isinstance(error, PlatformError) and "parent snapshot" in str(error) and "does not exist" in str(error)
+
+
+IMPORTS: Final = tenacity.Retrying(
+    stop=tenacity.stop_after_attempt(3), retry=tenacity.retry_if_exception(_collected), reraise=True
+)
+
+
 def load(inside: Namespaces, archive: Path) -> None:
     """Have the node in these namespaces know the images in an OCI archive by their names."""
     if _digests(archive) <= set(_ctr(inside, "images", "list").split()):
         return
-    _ctr(inside, "images", "import", archive)
+    IMPORTS(_ctr, inside, "images", "import", archive)
     if nameless := replaced(_ctr(inside, "images", "list")):
         _ctr(inside, "images", "remove", *nameless)
 
