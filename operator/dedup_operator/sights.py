@@ -6,7 +6,7 @@ is now (`observedGeneration`), and an end only if the object itself says so.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Final
 
 from pydantic import ConfigDict, Field, ValidationError
 
@@ -15,7 +15,7 @@ from dedup.experiment.assignments import MISSED
 from dedup.experiment.stages import Observation, Status
 from dedup.parts import Part
 from dedup_operator.clusters import Object
-from dedup_operator.statuses import Judgement, SealedSummary, SystemStatus
+from dedup_operator.statuses import Judgement, SealedSummary, Systems
 
 MAX_WORDS: Final = 400
 ENDS: Final = ("Succeeded", "Failed")
@@ -63,7 +63,7 @@ class Told(Part):
     spec_digest: str = Field(description="of the experiment that was judged")
     verdict: Judgement
     reasons: list[str] = Field(default_factory=list)
-    systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(default_factory=list)
+    systems: Systems = Field(default_factory=list)
     faults: ToldFaults | None = Field(None, description="a report of an older version has none")
     uri: str = Field("", description="where all of it lies")
     digest: str | None = Field(None, pattern=r"^sha256:[0-9a-f]{64}$", description="of the summary there")

@@ -83,6 +83,10 @@ class SystemStatus(Part):
     )
 
 
+Systems = Annotated[list[SystemStatus], Field(max_length=8)]
+"""As many as a status holds: what is read to be written there is bounded by the same."""
+
+
 class Condition(Part):
     """One thing that is true, false or not known of the experiment, as Kubernetes' tools understand it."""
 
@@ -193,9 +197,7 @@ class Status(Part):
         None, description="of the ConfigMap with what this execution runs; none: an older operator began it"
     )
     verdict: Judgement | None = Field(None, description="on the whole experiment; none until it is Finished")
-    systems: Annotated[list[SystemStatus], Field(max_length=8)] = Field(
-        default_factory=list, description="counts, by system and variant"
-    )
+    systems: Systems = Field(default_factory=list, description="counts, by system and variant")
     artifacts: Kept | None = Field(None, description="where the histories and what was concluded from them lie")
     summary: SealedSummary | None = Field(
         None, description="what a DedupComparison compares; none if it has too many runs, or an older report made it"
