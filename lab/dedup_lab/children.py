@@ -108,7 +108,7 @@ class Child(Companion):
         try:
             self._process.stdin.write(config.encode())
             self._process.stdin.close()
-        except (BrokenPipeError, ValueError):  # ValueError: it is closed, for somebody has seen that it ended
+        except (BrokenPipeError, ValueError):  # ValueError: closed, since its end was seen
             raise self.failure("ended before it was told what to do") from None
 
     def code(self) -> int | None:

@@ -89,10 +89,7 @@ class Client:
         self.send(until // 2)
         asked = int(sys.stdin.readline().split()[1])
         self.tell(0)
-        if self.properties["slips"] == "O":
-            frame(b"O", struct.pack(">Q", until))
-        else:
-            frame(b"S", struct.pack(">Q", until))
+        frame(self.properties["slips"].encode(), struct.pack(">Q", until))
         frame(b"C", struct.pack(">Q", asked))
         if self.properties["slips"] == "O":
             frame(b"S", struct.pack(">Q", until))

@@ -90,7 +90,7 @@ def result_of(made: Object) -> Object:
 def exit_code(found: Object) -> int:
     """The verdict's exit code; 0 only for a pass of what is asked for now.
 
-    A verdict stays in the status when another execution is asked for that cannot begin, or that nobody has seen yet.
+    The status keeps the verdict of the last execution while the next one cannot begin, or the operator has not seen it.
     """
     if found["phase"] == "Stalled":
         return EXIT_ERROR
@@ -108,8 +108,9 @@ def show(found: Object, console: Console) -> None:
     console.print(f"verdict: {said} ({escape(where)})", soft_wrap=True)
     for reason in found["reasons"]:
         console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
-    if found["verdict"] is not None and (found["phase"] == "Stalled" or not found["current"]):
-        why = "it cannot go on" if found["phase"] == "Stalled" else "the operator has not seen the newest spec yet"
+    stalled = found["phase"] == "Stalled"
+    if found["verdict"] is not None and (stalled or not found["current"]):
+        why = "it cannot go on" if stalled else "the operator has not seen the newest spec yet"
         console.print(f"that is the verdict on what was run before: {why}", soft_wrap=True)
     if found["edited"]:
         console.print("the spec was edited since; another spec.runToken runs it again", soft_wrap=True)

@@ -19,7 +19,7 @@ from dedup_runners.configs import Beside, Second
 
 
 def nothing() -> None:
-    """Whatever is begun is wanted to its end."""
+    """Nobody stops the start of the system."""
 
 
 class Product(Protocol):
