@@ -15,6 +15,7 @@ from typing import Final
 from dedup.errors import EnvironmentError_
 
 OLDEST: Final = 17
+ANSWER_TIMEOUT_S: Final = 60.0
 _RULE: Final = f"brokers and Spark need Java {OLDEST} or newer (`dedup verify --engine local` needs none)"
 _INSTALL: Final = f"install it: `apt install openjdk-{OLDEST}-jre-headless`, or `brew install openjdk@{OLDEST}`"
 
@@ -55,10 +56,12 @@ def _lack(where: str, java: str | None) -> EnvironmentError_ | None:
     if java is None:
         return EnvironmentError_(where="java", got=f"no such program in {where}", rule=_RULE, todo=_INSTALL)
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S)
         version, said = major(done.stderr), done.stderr.strip() or f"exit code {done.returncode}"
     except OSError as error:
         version, said = None, str(error.strerror)
+    except subprocess.TimeoutExpired:
+        version, said = None, f"no end within {ANSWER_TIMEOUT_S:g} s"
     if version is not None and version >= OLDEST:
         return None
     return EnvironmentError_(where=java, got=said.splitlines()[0][:120], rule=_RULE, todo=_INSTALL)
@@ -67,7 +70,7 @@ def _lack(where: str, java: str | None) -> EnvironmentError_ | None:
 @cache
 def version() -> str:
     """The full version of the Java that `find` finds, such as 17.0.12; empty if it is unknown."""
-    done = subprocess.run([find(), "-version"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([find(), "-version"], capture_output=True, text=True, check=False, timeout=ANSWER_TIMEOUT_S)
     match = re.search(r'version "([^"]+)"', done.stderr)
     return match[1] if match else ""
 

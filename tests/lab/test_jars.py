@@ -201,6 +201,23 @@ def test_a_right_java_home_is_used_and_nothing_is_said(tmp_path: Path, monkeypat
     assert (java.find(), java.fallback(), java.environment()) == (str(good), None, {})
 
 
+def test_a_java_that_does_not_answer_is_passed_over_as_an_old_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mute = fake_java(tmp_path / "mute", "21.0.1")
+    mute.write_text("#!/bin/sh\nexec sleep 20\n")
+    good = fake_java(tmp_path / "good", "21.0.1")
+    monkeypatch.setattr(java, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "mute"))
+    monkeypatch.setenv("PATH", f"{good.parent}:/usr/bin:/bin")
+    assert java.find() == str(good)
+    assert "got no end within 0.5 s; using" in (java.fallback() or "")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setattr("shutil.which", lambda _, path=None: str(mute) if path else None)
+    with pytest.raises(EnvironmentError_, match=r"java: got no end within 0\.5 s; brokers and Spark need Java 17"):
+        java.find()
+
+
 @pytest.mark.usefixtures("without_java")
 def test_who_only_wants_to_verify_is_told_that_it_goes_without_java(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentError_, match="`dedup verify --engine local` needs none"):

@@ -42,8 +42,8 @@ def _run(library: Library, version: str, command: list[str]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUILD_TIMEOUT_S)
         said, failed = done.stderr, done.returncode != 0
-    except subprocess.TimeoutExpired as error:
-        said, failed = str(error), True
+    except subprocess.TimeoutExpired:
+        said, failed = f"no end within {BUILD_TIMEOUT_S:g} s", True
     if failed:
         lines = [line for line in said.splitlines() if line.strip() and not line.startswith("WARNING")]
         raise EnvironmentError_(

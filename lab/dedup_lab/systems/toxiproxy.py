@@ -21,10 +21,11 @@ from dedup_lab.caches import Progress, root, silent
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free
 from dedup_runners.chaos.watchdog import Toxiproxy
+from dedup_runners.commands import answer
 from dedup_runners.waiting import until
 
 VERSION = "v2.12.0"
-MODULE = "github.com/Shopify/toxiproxy/v2"
+SERVER = f"github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
 BUILD_TIMEOUT_S = 900
 READY_TIMEOUT_S = 120.0
 NAME = "toxiproxy"
@@ -51,25 +52,17 @@ def build(target: Path) -> None:
         flags = subprocess.run([go, "env", "GOFLAGS"], capture_output=True, text=True, check=False, timeout=60)
         # -mod=mod overrules a -mod=vendor of the user's, with which no module can be installed by version.
         environment = {**os.environ, "GOBIN": folder, "GOFLAGS": f"{flags.stdout.strip()} -mod=mod".strip()}
-        done = subprocess.run(
-            [go, "install", f"{MODULE}/cmd/server@{VERSION}"],
-            env=environment,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BUILD_TIMEOUT_S,
+        answer(
+            [go, "install", SERVER],
+            where=f"go install {SERVER}",
+            rule="Toxiproxy's server is built from its Go module",
+            todo="check the network and `go env GOPROXY`, or put toxiproxy-server on PATH",
+            timeout_s=BUILD_TIMEOUT_S,
+            error=EnvironmentError_,
+            folder=Path(folder),
+            environment=environment,
         )
-        binary = Path(folder, "server")
-        if done.returncode != 0 or not binary.exists():
-            said = (done.stderr.strip() or "nothing").splitlines()[-1]
-            raise EnvironmentError_(
-                where=f"go install {MODULE}/cmd/server@{VERSION}",
-                got=said[:300],
-                rule="Toxiproxy's server is built from its Go module",
-                todo="check the network and `go env GOPROXY`, or put toxiproxy-server on PATH",
-            )
-        os.replace(binary, target)
+        os.replace(Path(folder, "server"), target)
 
 
 def start(lab: Lab, proxies: Mapping[str, tuple[int, str]], progress: Progress = silent) -> str:
