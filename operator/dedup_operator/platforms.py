@@ -28,7 +28,7 @@ from dedup_operator import sights
 from dedup_operator.belongings import Belongings
 from dedup_operator.clusters import Cluster, Object, Refused
 from dedup_operator.locks import HERE, Home
-from dedup_operator.objects.accounts import needs_deadlines
+from dedup_operator.objects.accounts import policies_of
 from dedup_operator.objects.kafka import NOTHING, beside
 from dedup_operator.objects.names import COMPONENT, LABEL, Owner, name_of
 from dedup_operator.objects.own_experiments import check_own_experiments
@@ -358,7 +358,7 @@ class KubernetesPlatform:
 
     def _cuts(self) -> list[Object]:
         """The policies by which pods of this experiment's runs, ended or not, keep a broker cut off."""
-        if not needs_deadlines(self._experiment):
+        if not policies_of(self._experiment):
             return []
         policies = self._cluster.list("NetworkPolicy", self._owner.namespace, sights.PARTITIONS)
         return [each for each in policies if self._may_be_ours(each)]

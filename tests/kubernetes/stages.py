@@ -30,6 +30,8 @@ RBAC: Final = "rbac.authorization.k8s.io"
 MESSAGES: Final = 500_000
 AT: Final = 20_000
 TRIES: Final = 6
+RUN: Final = "runner"
+"""What the pod would be called by its Job, if it had one."""
 RIGHTS: Final[dict[str, list[dict[str, Any]]]] = {
     "chaos": [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]},
@@ -76,7 +78,7 @@ class Stage:
     def python(self, source: str, *words: str) -> str:
         """What a Python program says in the pod."""
         command = ["python", "-c", source, *words]
-        return pods.execute(self.client, self.namespace, "runner", "runner", command, BOUND_S)
+        return pods.execute(self.client, self.namespace, f"{RUN}-0", "runner", command, BOUND_S)
 
     def create(self, document: dict[str, Any]) -> None:
         create_from_dict(self.client, document, namespace=self.namespace)
@@ -133,7 +135,7 @@ def accounts(namespace: str) -> Iterator[dict[str, Any]]:
 def pod_of_ours(helm: Helm, values: Values) -> dict[str, Any]:
     """The pod of `helm test`, Toxiproxy and all, with the watchdog, an account, and a container that waits."""
     pod = next(each for each in helm.render(values) if each["kind"] == "Pod")
-    pod["metadata"] = {"name": "runner", "labels": {"app": "runner"}}
+    pod["metadata"] = {"name": f"{RUN}-0", "labels": {"app": "runner"}}
     spec = pod["spec"]
     (toxiproxy,), (runner,) = spec["initContainers"], spec["containers"]
     for name, container in (("toxiproxy", toxiproxy), ("runner", runner)):
@@ -158,12 +160,13 @@ def pod_of_ours(helm: Helm, values: Values) -> dict[str, Any]:
 
 
 def deadlines_job(stage: Stage) -> dict[str, Any]:
-    """The Job that removes what is past its deadline, for as long as a play may take."""
+    """The Job that removes what is past its deadline, for as long as a play of one policy may take."""
     spec = pod_of_ours(stage.helm, stage.values)["spec"]
     container = {
         key: value for key, value in spec["containers"][0].items() if key in ("image", "securityContext", "resources")
     }
-    program = ["tini-static", "--", "python", "-m", "dedup_runners.chaos.deadlines", stage.namespace, str(BOUND_S)]
+    told = (stage.namespace, str(BOUND_S), RUN, "1")
+    program = ["tini-static", "--", "python", "-m", "dedup_runners.chaos.deadlines", *told]
     template = {
         "serviceAccountName": "deadlines",
         "restartPolicy": "Never",

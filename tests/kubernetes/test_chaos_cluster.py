@@ -213,6 +213,8 @@ def test_a_policy_whose_injector_is_killed_is_removed_at_its_deadline(stage: Sta
             return bool(said.count(f"{NAMESPACE}/{line}") == 1)
 
         until(told, BOUND_S, "the Job says so", 0.2)
+        batch = BatchV1Api(stage.client)
+        until(lambda: batch.read_namespaced_job("deadlines", NAMESPACE).status.succeeded, BOUND_S / 2, "it ends", 0.2)
     finally:
         BatchV1Api(stage.client).delete_namespaced_job("deadlines", NAMESPACE, propagation_policy="Background")
 

@@ -462,6 +462,26 @@ def test_policies_past_their_deadline_are_found_and_others_left() -> None:
     assert deadlines.overdue([policy("odd", "10²"), *given], 100.5) == ["odd", "past", "now", "mute"]
 
 
+def test_who_minds_deadlines_ends_when_all_policies_of_its_run_have_come_and_gone() -> None:
+    def policy(name: str, pod: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "ownerReferences": [{"kind": "Pod", "name": pod}]}}
+
+    first, second = policy("one", "d-abc-x1y2z"), policy("two", "d-abc-x1y2z")
+    others = [policy("another", "d-abd-x1y2z"), policy("longer", "d-abc-1-x1y2z"), {"metadata": {"name": "nobodys"}}]
+    seen = set[str]()
+    for there, over in [
+        (others, False),
+        ([*others, first], False),
+        (others, False),
+        ([second], False),
+        ([first, second], False),
+        (others, True),
+        ([], True),
+    ]:
+        assert deadlines.over(there, "d-abc", 2, seen) is over, there
+    assert not deadlines.over([], "d-abc", 1, set()), "none has come yet"
+
+
 @pytest.mark.parametrize(
     ("error", "said", "unsaid"),
     [

@@ -66,9 +66,9 @@ def report_account(owner: Owner) -> str:
     return name_of(owner, "account", "report")
 
 
-def needs_deadlines(experiment: Experiment) -> bool:
-    """Whether a fault makes NetworkPolicies, which somebody has to remove if it dies."""
-    return any(fault.given.needs(Need.POLICIES) for fault in experiment.spec.all_faults)
+def policies_of(experiment: Experiment) -> int:
+    """How many NetworkPolicies the faults of a run make, which somebody has to remove if the faults die."""
+    return sum(fault.given.needs(Need.POLICIES) for fault in experiment.spec.all_faults)
 
 
 def accounts(
@@ -89,7 +89,7 @@ def accounts(
         _service_account(metadata(owner, executor_account(owner), "verification"), mounted=False),
     ]
     made = _identified(made, annotations)
-    if needs_deadlines(experiment):
+    if policies_of(experiment):
         made += _account(owner, deadline_account(owner), "deadline", [DEADLINE_RULE])
     return made
 

@@ -25,7 +25,7 @@ from dedup.experiment.assignments import FILE, FOLDER, GRACE_S, SHARED, Assignme
 from dedup.experiment.plans import Run
 from dedup.experiment.spec import Experiment
 from dedup.faults.registry import Fault
-from dedup_operator.objects.accounts import deadline_account, needs_deadlines, run_account
+from dedup_operator.objects.accounts import deadline_account, policies_of, run_account
 from dedup_operator.objects.brokers import PROXY_USER, TOXIPROXY_URL
 from dedup_operator.objects.credentials import credential_mounts, credential_volumes
 from dedup_operator.objects.kafka import database_of
@@ -105,7 +105,7 @@ def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, se
             "template": pod_template(settings, meta["labels"], _pod(told, name, owner, settings), meta["annotations"]),
         },
     }
-    if needs_deadlines(experiment):
+    if policies_of(experiment):
         # First: once there is the run's Job, nobody comes back to make anything.
         return [config, _deadlines(owner, experiment, run, attempt, settings), job]
     return [config, job]
@@ -117,8 +117,9 @@ def _lasts_s(experiment: Experiment) -> int:
 
 
 def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Object:
-    lasts_s = _lasts_s(experiment)
-    program = ["python", "-m", "dedup_runners.chaos.deadlines", owner.namespace, str(lasts_s)]
+    lasts_s, of_run = _lasts_s(experiment), name_of(owner, "run", run.run_id, str(attempt))
+    told = (owner.namespace, str(lasts_s), of_run, str(policies_of(experiment)))
+    program = ["python", "-m", "dedup_runners.chaos.deadlines", *told]
     mounts = {"tmp": "/tmp", "token": TOKEN_MOUNT}
     meta = metadata(owner, name_of(owner, "deadline", run.run_id, str(attempt)), "deadline", **labels_of(run, attempt))
     pod = {

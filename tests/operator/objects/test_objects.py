@@ -395,7 +395,9 @@ def test_a_policy_has_somebody_who_removes_it(experiment: Experiment) -> None:
     apart = with_fault(experiment, partition={"by": "NetworkPolicy", "duration": "5s"})
     made = run_objects(OWNER, apart, first(apart, "kafka"), 1, SETTINGS)
     assert [each["kind"] for each in made] == ["ConfigMap", "Job", "Job"]
-    assert "dedup_runners.chaos.deadlines" in made[1]["spec"]["template"]["spec"]["containers"][0]["command"]
+    (minding,) = made[1]["spec"]["template"]["spec"]["containers"]
+    lasts_s, of_run = made[2]["spec"]["activeDeadlineSeconds"], made[2]["metadata"]["name"]
+    assert minding["command"][-5:] == ["dedup_runners.chaos.deadlines", "lab", str(lasts_s), of_run, "1"]
 
 
 def test_pods_are_restricted(experiment: Experiment) -> None:
