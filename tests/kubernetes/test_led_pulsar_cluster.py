@@ -1,7 +1,7 @@
 """A Pulsar that is there already, by TLS and with a token, from `kubectl apply` to the verdict.
 
-The answer to one message is lost on its way to the client, and no pod is touched; or its brokers' pods are struck, as
-their owner allows.
+Connections of its clients are reset, or the answer to one message is lost, and no pod is touched; or its brokers' pods
+are struck, as their owner allows.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,14 +19,17 @@ from tests.kubernetes.test_operator_cluster import MORE, MOST_SEEDS, carried_out
 
 pytestmark = pytest.mark.cluster
 
-EXAMPLE: Final = MORE.parent / "pulsar-lost-reply.yaml"
+EXAMPLES: Final = ("pulsar-kill-tcp", "pulsar-lost-reply")
 SECRETS: Final = ("pulsar-authority", "pulsar-token")
 
 
 @pytest.fixture(scope="module")
 def allowing(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     home = tmp_path_factory.mktemp("consent")
-    with operated.at(cluster, home, ("pulsar",), allowFaultsOnPodsOfOthers=True) as made:
+    leave = {"allowPrivilegedFaults": True, "allowFaultsOnPodsOfOthers": True}
+    with operated.at(cluster, home, ("pulsar",), **leave) as made:
+        level = "pod-security.kubernetes.io/enforce=privileged"
+        made.place.kubectl("label", "namespace", made.place.namespace, "--overwrite", level)
         yield made
 
 
@@ -51,13 +54,14 @@ def on(document: Document, there: Pulsar, **more: object) -> Document:
 
 
 @pytest.mark.timeout(MOST_SEEDS * 900)
-def test_a_lost_reply_leaves_duplicates_in_the_control_alone(
-    allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_fault_of_connections_leaves_duplicates_in_the_control_alone(
+    name: str, allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """If it came when all was acknowledged, the verdict says so, and it is done again with another seed."""
     before = lives(allowing)
     for attempt in range(MOST_SEEDS):
-        document = on(document_of(EXAMPLE, attempt), there)
+        document = on(document_of(MORE.parent / f"{name}.yaml", attempt), there)
         status = carried_out(allowing, document, tmp_path / str(attempt), tell)
         assert lives(allowing) == before, "nothing was done to the brokers"
         counts = of(status, "pulsar", "dedup")["counts"]
@@ -77,13 +81,11 @@ def test_a_lost_reply_leaves_duplicates_in_the_control_alone(
 def test_its_brokers_pods_are_struck_as_their_owner_allows(
     allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """The topic's owner is killed and held down, another broker is stopped, and a pod is deleted: of those that the
-    Kafka of the example meets, all but the one for which a pod must be given a container."""
+    """Each fault that the Kafka of the example meets: the topic's owner is killed and held down, another broker is
+    stopped, one is cut off from the others and from the bookies, and a pod is deleted."""
     document, before = document_of(MORE / "kafka-existing-pods.yaml", 0), lives(allowing)
     spec = document["spec"]
     spec["systems"] = [{"name": "pulsar"}]
-    spec["faults"] = [each for each in spec["faults"] if "partition" not in each]
-    spec.pop("allowPrivilegedFaults")
     labels = dict(each.split("=") for each in guarded.BROKERS.split(","))
     check(allowing, on(document, there, podSelector={"matchLabels": labels}), tmp_path / "fetched", tell)
     after = lives(allowing)

@@ -165,15 +165,6 @@ SYSTEMS: Final = (
         'unknown field "spec.systems',
     ),
     Wrong(
-        "a partition of a Pulsar that is there already, whose pods are named",
-        pulsar(
-            ("spec/faults", [{**CUT, "partition": {"by": "NetFilter", "duration": "1s"}}]),
-            ("spec/allowPrivilegedFaults", True),
-            podSelector=PODS,
-        ),
-        "from which a broker is cut off",
-    ),
-    Wrong(
         "a kill of a bookie that is there already",
         (
             ("spec/systems", [THEIR_PULSAR]),
@@ -266,12 +257,14 @@ RIGHT_SYSTEMS: Final[dict[str, tuple[tuple[str, object], ...]]] = {
         podSelector=PODS,
     ),
     "faults of a Pulsar's pods whose owner may allow them": pulsar(
+        ("spec/allowPrivilegedFaults", True),
         (
             "spec/faults",
             [
                 KILL,
                 {"name": "g", "at": {"message": 1}, "podDelete": {}},
                 {"name": "h", "at": {"message": 1}, "pause": {"duration": "1s"}},
+                {"name": "i", "at": {"message": 1}, "partition": {"by": "NetFilter", "duration": "1s"}},
             ],
         ),
         podSelector=PODS,

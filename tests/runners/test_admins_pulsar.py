@@ -214,6 +214,16 @@ class Brokers:
         return httpx.Response(int(self.first.split()[1]))
 
 
+def test_brokers_tell_which_bookies_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Storing(Brokers):
+        def answer(self, request: httpx.Request) -> httpx.Response:
+            if request.url.path == "/admin/v2/bookies/all":
+                return httpx.Response(200, json={"bookies": [{"bookieId": "bk-1:3181"}, {"bookieId": "bk-0:3181"}]})
+            return super().answer(request)
+
+    assert Storing("no answer").admin(monkeypatch).bookies() == ["bk-0:3181", "bk-1:3181"]
+
+
 @pytest.mark.parametrize("slow", [0, 3], ids=["at once", "after a while"])
 def test_namespaces_that_were_made_are_removed_however_long_brokers_take(
     slow: int, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@ forbids the container. None of them may pass for an injected fault.
 """
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,13 +116,16 @@ class FakeCluster:
 
 
 class Leader:
-    """The part of an Admin that tells who leads."""
+    """The part of an Admin that tells who leads, and which bookies there are."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, *bookies: str) -> None:
+        self._name, self._bookies = name, bookies
 
     def leader(self, topic: str, partition: int) -> str:
         return self._name
+
+    def bookies(self) -> list[str]:
+        return [*self._bookies]
 
     def close(self) -> None:
         return
@@ -385,6 +389,41 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
     for listing in (json.dumps(EXPIRED), "{}", "Error: No such file or directory\n"):
         cluster.words["nft -j"] = listing
         assert stage.deed.cut.effect("1") == {}
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["in pods nobody told", "in pods of the experiment's own"])
+def test_a_broker_is_cut_off_from_bookies_wherever_they_are(
+    told: bool, stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pods of the others are known. Of bookies that the experiment did not bring the brokers know the names."""
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    monkeypatch.setattr(cuts, "addresses_of", {"bk-0.bk": {"10.0.0.8", "fd00::8"}, "bk-1.bk": {"10.0.0.9"}}.get)
+    cluster.words = {"nft list": "able\n", "nft 'add": "done\n"}
+    session = partition(stage, cluster, "NetFilter").session
+    session.admin = Leader("1", "bk-0.bk:3181", "bk-1.bk:3181")  # type: ignore[assignment]
+    there = endpoints(stage.folder)
+    brokers = [broker.model_copy(update={"status_file": None}) for broker in there.brokers]
+    bookies = [Broker(id="b", client_port=3181, pod=pod("bookie-7"))] if told else []
+    cluster.pods["bookie-7"] = seen("bookie-7")
+    there = there.model_copy(update={"brokers": brokers, "bookies": bookies})
+    session.scene = session.scene.model_copy(update={"endpoints": there})
+    partitions.INJECTION.prepare(session)
+    assert stage.deed.cut is not None
+    stage.deed.cut.begin("1", 1.0)
+    rules = next(line for line in cluster.shells["kafka-1"].told if "add table" in line)
+    cut = re.findall(r"(\S+) timeout 1000ms", rules)
+    assert cut == ["10.0.0.0", "10.0.0.2", *(["10.0.0.7"] if told else ["10.0.0.8", "10.0.0.9"])]
+
+
+def test_a_bookie_that_cannot_be_found_arms_no_fault(
+    stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cuts.IMAGE, "runner:1")
+    monkeypatch.setattr(cuts, "addresses_of", lambda _: {"fd00::9"})
+    cut = NetFilterCut(cluster, endpoints(stage.folder), "cut", 60.0, bookies=["archive-7"])
+    with pytest.raises(PlatformError, match="bookie archive-7: got no IPv4 address to which its id leads"):
+        cut.prepare()
+    assert cluster.pods["kafka-1"].running == {"kafka"}, "no container was added"
 
 
 def test_a_pod_that_changes_between_its_consent_and_the_container_is_looked_at_again(

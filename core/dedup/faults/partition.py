@@ -88,15 +88,6 @@ class Partition(FaultKind):
         ),
         Choice(
             field="between",
-            value=Between.BROKERS,
-            need=Need.OWN_BOOKIES,
-            rule="nobody tells where bookies of {system} are, from which a broker is cut off: it is there already",
-            todo="write kill or pause, or let the Pulsar be deployed",
-            said="a Pulsar is there already, and nobody tells where its bookies are, from which a broker is cut off; "
-            "write kill or pause, or let the Pulsar be deployed",
-        ),
-        Choice(
-            field="between",
             value=Between.CLIENTS,
             need=Need.PROCESSES,
             rule="a client's pod is not known before it runs",
@@ -122,7 +113,8 @@ class Partition(FaultKind):
         "between the leader's port for clients and them (or the proxy in their path) is lost, and the brokers reach "
         "each other. In pods the container that drops packets is added to every broker while "
         "the fault is armed, since the future leader is not known yet; Kubernetes cannot remove it, so it sleeps until "
-        "its time is over. A namespace whose Pod Security level is not *privileged* refuses it; the message is the "
+        "its time is over. Brokers of a Pulsar that is there already tell which bookies there are; the hosts in their "
+        "ids say where. A namespace whose Pod Security level is not *privileged* refuses it; the message is the "
         "API server's, the fault is not armed, and the run is an error. A network that does not enforce policies "
         "leaves every connection open: the fault reports `no_effect`, and the run is inconclusive. So it is where a "
         "network keeps the connections that stand and refuses new ones only: the brokers need none, and no client "

@@ -96,6 +96,10 @@ class Admin(Protocol):
         """The bookies that store what is sent to the partition now; none where brokers store it themselves."""
         ...
 
+    def bookies(self) -> list[str]:
+        """The ids of all bookies that are there, as brokers know them; none where brokers store messages themselves."""
+        ...
+
     def controller(self) -> str | None:
         """The id of the active controller, by the brokers' word; None if nobody says it, or there is no such thing."""
         ...

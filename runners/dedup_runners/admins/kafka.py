@@ -96,6 +96,10 @@ class KafkaAdmin(Closing):
         """Kafka's brokers store messages themselves."""
         return Ensemble()
 
+    def bookies(self) -> list[str]:
+        """Kafka has none."""
+        return []
+
     def controller(self) -> str | None:
         return next((found for each in self._addresses if (found := active_controller(each, self._security))), None)
 

@@ -7,9 +7,7 @@ broker that does not own what is asked for redirects to the one that does.
 """
 
 import json
-import os
 import time
-import uuid
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +21,6 @@ import httpx
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.wire.manifests import Deduplication, EndPosition
-from dedup_runners import credentials
 from dedup_runners.admins import (
     ANSWERED_S,
     CALL_TIMEOUT_S,
@@ -38,6 +35,7 @@ from dedup_runners.admins import (
     refuse_used,
 )
 from dedup_runners.admins.ledgers import extents, last_ensemble, mark_deleted, offered
+from dedup_runners.admins.pulsar_exchanges import exchange
 from dedup_runners.admins.pulsar_transactions import read_position
 from dedup_runners.admins.rest import http_client, listens
 from dedup_runners.closing import Closing
@@ -108,6 +106,9 @@ class PulsarAdmin(Closing):
     def ensemble(self, topic: str, partition: int = 0) -> Ensemble:
         part = self._parts(topic)[partition]
         return last_ensemble(self._ask("GET", f"/admin/v2/{_path(part)}/internalStats?metadata=true").json())
+
+    def bookies(self) -> list[str]:
+        return sorted(str(each["bookieId"]) for each in self._ask("GET", "/admin/v2/bookies/all").json()["bookies"])
 
     def controller(self) -> str | None:
         """ZooKeeper's part of it has no broker."""
@@ -441,44 +442,6 @@ def judged(asked: bool, statuses: dict[str, str]) -> Deduplication:
     in_force = STATUSES.get(said.pop()) if len(said) == 1 else None
     words = "; ".join(f"{part}: {status}" for part, status in statuses.items())
     return Deduplication(asked=asked, in_force=in_force, proof=f"deduplicationStatus at the owner: {words}")
-
-
-def exchange(endpoints: Endpoints, topic: str, deadline: float) -> None:
-    """Write one token and read it back, over a client of its own."""
-    import pulsar
-
-    left_s = max(1, int(deadline - time.monotonic()))
-    client = pulsar.Client(
-        endpoints.client_bootstrap,
-        operation_timeout_seconds=left_s,
-        connection_timeout_ms=5000,
-        listener_name=endpoints.listener_name,
-        **credentials.pulsar_client(endpoints.for_clients),
-        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
-    )
-    token = uuid.uuid4().bytes
-    try:
-        producer = client.create_producer(topic, send_timeout_millis=left_s * 1000, batching_enabled=False)
-        position = producer.send(token)
-        reader = client.create_reader(topic, position, start_message_id_inclusive=True)
-        message = reader.read_next(timeout_millis=max(1, int((deadline - time.monotonic()) * 1000)))
-        got = message.data()
-    except Exception as error:  # pulsar's exceptions share no base class but Exception
-        raise _probe_failed(f"{type(error).__name__}: {error}") from None
-    finally:
-        with suppress(Exception):  # a client that cannot say goodbye in time proves nothing about the round trip
-            client.close()
-    if got != token:
-        raise _probe_failed("another message at the position that was acknowledged")
-
-
-def _probe_failed(got: str) -> PlatformError:
-    return PlatformError(
-        where="round trip on a probe topic",
-        got=got,
-        rule="a message written through the clients' path is read back",
-        todo="look into the brokers' logs and whether the proxy still holds a toxic",
-    )
 
 
 def _path(topic: str) -> str:

@@ -19,13 +19,14 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import BrokerPod, Endpoints
 from dedup.faults.partition import Way
+from dedup_runners.admins.discoveries import addresses_of
 from dedup_runners.chaos.clusters import Cluster, consenting, pod_of
 from dedup_runners.chaos.containers import Shell
 from dedup_runners.chaos.deadlines import DEADLINE, LABEL
@@ -72,10 +73,22 @@ No cut of this run is there yet: all faults are prepared before the first messag
 
 
 class NetFilterCut:
-    """A `Cut` by nftables in the broker's own pod."""
+    """A `Cut` by nftables in the broker's own pod.
 
-    def __init__(self, cluster: Cluster, endpoints: Endpoints, fault: str, bound_s: float, way: Way = Way.BOTH) -> None:
+    `bookies` are those whose pods nobody has told, by their ids (HOST:PORT): the hosts say where they are.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        endpoints: Endpoints,
+        fault: str,
+        bound_s: float,
+        way: Way = Way.BOTH,
+        bookies: Sequence[str] = (),
+    ) -> None:
         self._cluster, self._endpoints, self._bound_s, self._way = cluster, endpoints, bound_s, way
+        self._bookies = bookies
         self._name = f"dedup-{fault}-{uuid4().hex[:8]}"
         self._shells: dict[str, Shell] = {}
         self._entered: dict[str, str] = {}
@@ -90,6 +103,8 @@ class NetFilterCut:
                 rule="it names the image of the container that drops packets",
                 todo="set it to the runner's own image in the fault's container",
             )
+        for bookie in self._bookies:
+            _addresses_of(bookie)  # one that cannot be found is to be told before anything is done
         for broker in self._endpoints.brokers:
             pod = pod_of(self._endpoints, broker.id)
             container = netfilter_container(self._name, image, self._bound_s)
@@ -103,7 +118,8 @@ class NetFilterCut:
 
     def begin(self, broker: str, duration_s: float) -> dict[str, str]:
         pod = pod_of(self._endpoints, broker)
-        others = _others(self._cluster, self._endpoints, broker).values()
+        others = [*_others(self._cluster, self._endpoints, broker).values()]
+        others += [address for bookie in self._bookies for address in _addresses_of(bookie)]
         if consenting(self._cluster, pod).uid != self._entered[broker]:
             raise _unable(pod, "another pod than the one that was prepared")
         said = self._ask(broker, f"nft '{drop_rules(self._name, others, duration_s, self._way)}' 2>&1 && echo done")
@@ -320,6 +336,18 @@ def _address(cluster: Cluster, pod: BrokerPod) -> str:
             todo="wait until the pod has one; on a network of IPv6 alone use podDelete",
         )
     return seen.address
+
+
+def _addresses_of(bookie: str) -> list[str]:
+    found = sorted(each for each in addresses_of(bookie.rpartition(":")[0]) if ":" not in each)
+    if not found:
+        raise PlatformError(
+            where=f"bookie {bookie}",
+            got="no IPv4 address to which its id leads",
+            rule="a broker is cut off from bookies by the hosts in their ids, HOST:PORT",
+            todo="let bookies have their addresses for ids, as they do unless bookieId is set; or use kill or pause",
+        )
+    return found
 
 
 def _own_label(pod: BrokerPod, labels: Any) -> tuple[str, str]:

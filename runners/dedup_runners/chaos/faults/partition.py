@@ -50,7 +50,8 @@ def _made(session: Session) -> "Cut":
 
     cluster = session.cluster()
     if scene.settings["by"] == Means.NET_FILTER:
-        return NetFilterCut(cluster, scene.endpoints, scene.fault, 2 * scene.timeout_s, way)
+        told = () if scene.endpoints.bookies else session.admin.bookies()
+        return NetFilterCut(cluster, scene.endpoints, scene.fault, 2 * scene.timeout_s, way, told)
     return PolicyCut(cluster, scene.endpoints, scene.fault, cluster.this_pod())
 
 
