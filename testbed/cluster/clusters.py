@@ -204,7 +204,7 @@ def _published(cluster: Cluster, folder: Path) -> Cluster:
 
 def _start(lab: Lab, slot: Slot, inside: Namespaces) -> Cluster:
     def run(program: str, argv: Sequence[str]) -> None:
-        lab.start(program, inside.entering(argv, lab.data(program)))
+        lab.start(program, [*slot.joining, *inside.entering(argv, lab.data(program))])
 
     folder, url = lab.data("node"), f"https://{slot.node}:{PORT}"
     addresses = ",".join(f"IP:{each.node}" for each in map(Slot, range(SLOTS)))  # a second node is of another slot

@@ -116,7 +116,7 @@ def _start(lab: Lab, node: SecondNode, told: Path) -> None:
     """Start what makes it a node, and wait until it takes pods."""
 
     def begin(program: str, argv: list[str]) -> None:
-        lab.start(program, node.inside.entering(argv, lab.data(program)))
+        lab.start(program, [*node.slot.joining, *node.inside.entering(argv, lab.data(program))])
 
     begin("containerd", nodes.containerd(lab.data("node"), node.slot.images, images.PAUSE.reference, node.name))
     until(lambda: clusters.answers(lab, node.inside), READY_TIMEOUT_S, "the second node's containerd answers")

@@ -4,7 +4,8 @@ Three things cannot be in a namespace, or should outlast it:
 
 - a cable: a pair of interfaces, one end inside, the other on the machine, by which tests reach the API server. It is a
   network of two addresses out of 198.18.0.0/15, which is set aside for tests of this kind;
-- cgroups, by which a kubelet accounts for its pods: a tree of their own in each hierarchy;
+- cgroups, by which a kubelet accounts for its pods, and pods leave a share of the processor to the cluster's own
+  programs: a tree of their own in each hierarchy;
 - the images, unpacked, in the cache: they are there again when the next cluster takes the same number.
 
 The process that holds the socket with a number's name holds the number. The kernel frees it when the process dies; the
@@ -12,9 +13,10 @@ next holder removes what is left of the three things.
 """
 
 import os
+import shlex
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -30,7 +32,13 @@ SLOTS: Final = 16
 CABLES: Final = IPv4Network("198.18.0.0/15")
 CLEAR_TIMEOUT_S: Final = 120.0
 SHARES: Final = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
-"""Of the processor, in cgroups v1 and v2: all pods together have sixteen times the share of one process outside."""
+"""Of the processor, in cgroups v1 and v2: a cluster has sixteen times the share of one process outside."""
+CONTROL: Final = "control"
+CONTROL_SHARES: Final = {"cpu.shares": 1024 * (os.cpu_count() or 1), "cpu.weight": 40 * (os.cpu_count() or 1)}
+"""What its own programs have of that: as much as all pods, to which a kubelet gives this for each processor.
+
+Without it the API server does not answer for ten seconds when pods take all that there is.
+"""
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,18 @@ class Slot:
         """Make the tops of its trees of cgroups: a kubelet makes the rest, below."""
         for top in self.cgroups():
             top.mkdir()
-            for name, share in SHARES.items():
-                if (top / name).exists():
-                    (top / name).write_text(str(share))
+            if _shared(top, SHARES):
+                if (children := top / "cgroup.subtree_control").exists():
+                    children.write_text("+cpu")
+                (top / CONTROL).mkdir()
+                _shared(top / CONTROL, CONTROL_SHARES)
+
+    @property
+    def joining(self) -> list[str]:
+        """What goes before a command of the cluster's own: it takes part in what those have of the processor."""
+        controls = [top / CONTROL for top in self.cgroups()]
+        joined = "".join(f"echo $$ >{shlex.quote(str(each))}/cgroup.procs && " for each in controls if each.exists())
+        return ["sh", "-c", f'{joined}exec "$@"', "sh"]
 
     def cgroups(self) -> list[Path]:
         """The tops of its trees, one in each hierarchy; whether or not they exist."""
@@ -96,6 +113,14 @@ class Slot:
             for folder, _, _ in os.walk(top, topdown=False):
                 _empty(Path(folder))
         return not any(top.exists() for top in self.cgroups())
+
+
+def _shared(cgroup: Path, shares: Mapping[str, int]) -> bool:
+    """Give it a share of the processor; whether its hierarchy is about processors."""
+    there = [(cgroup / name, share) for name, share in shares.items() if (cgroup / name).exists()]
+    for file, share in there:
+        file.write_text(str(share))
+    return bool(there)
 
 
 def _empty(cgroup: Path) -> None:

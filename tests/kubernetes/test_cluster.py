@@ -26,6 +26,11 @@ pytestmark = pytest.mark.cluster
 BOUND_S: Final = 180.0
 TIMES: Final = 5
 SAME_ADDRESS: Final = "10.96.77.77"
+ITS_OWN: Final = ("containerd", "etcd", "kube-apiserver", "kube-controller", "kube-proxy", "kube-scheduler", "kubelet")
+"""Its programs, as the kernel calls them."""
+CONTROLLED: Final = (
+    "for each in /proc/[0-9]*; do read -r name <$each/comm && echo $name $(grep -c /control$ $each/cgroup); done; true"
+)
 SAFE: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
@@ -101,6 +106,15 @@ def test_one_that_fails_says_how(client: ApiClient, namespace: str) -> None:
     CoreV1Api(client).create_namespaced_pod(namespace, pod("bad", "exit 3"))
     until(lambda: phase(client, namespace, "bad") == "Failed", BOUND_S, "the pod has failed")
     assert pods.container(client, namespace, "bad", "main").state.terminated.exit_code == 3
+
+
+def test_pods_leave_its_own_programs_a_share_of_the_processor(cluster: Cluster) -> None:
+    if cluster.inside is None:
+        pytest.skip("another tool's cluster has its programs where that tool puts them")
+    said = [line.split() for line in cluster.inside.run("sh", "-c", CONTROLLED).splitlines()]
+    own = {line[0] for line in said if line[1:] == ["1"]}
+    assert set(ITS_OWN) <= own
+    assert "pause" in {line[0] for line in said} - own, "pods have theirs"
 
 
 def test_commands_run_in_a_pod(client: ApiClient, namespace: str) -> None:

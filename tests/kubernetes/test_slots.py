@@ -1,6 +1,7 @@
 """What a cluster leaves outside of its namespaces is cleared away, and nothing that is not its own."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,19 @@ def test_processes_in_a_cgroup_are_killed_but_never_number_0(tmp_path: Path, kil
     (tmp_path / "cgroup.procs").write_text("0\n4194303\n")
     slots._empty(tmp_path)
     assert killed == [4194303]
+
+
+def test_what_joins_is_the_command_itself_and_only_where_processors_are_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tops = [tmp_path / "cpu acct", tmp_path / "memory"]
+    (tops[0] / slots.CONTROL).mkdir(parents=True)
+    tops[1].mkdir()
+    monkeypatch.setattr(slots.Slot, "cgroups", lambda _: tops)
+    command = [*slots.Slot(0).joining, "sh", "-c", "echo $$"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    assert (tops[0] / slots.CONTROL / "cgroup.procs").read_text() == said
+    assert list(tops[1].iterdir()) == []
 
 
 @pytest.mark.parametrize(("user", "cleared"), [(0, True), (1000, False)])
