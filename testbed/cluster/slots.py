@@ -91,7 +91,7 @@ class Slot:
         """What goes before a command of the cluster's own: it takes part in what those have of the processor."""
         controls = [top / CONTROL for top in self.cgroups()]
         joined = "".join(f"echo $$ >{shlex.quote(str(each))}/cgroup.procs && " for each in controls if each.exists())
-        return ["sh", "-c", f'{joined}exec "$@"', "sh"]
+        return ["/bin/sh", "-c", f'{joined}exec "$@"', "sh"]
 
     def cgroups(self) -> list[Path]:
         """The tops of its trees, one in each hierarchy; whether or not they exist."""
