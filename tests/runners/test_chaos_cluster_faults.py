@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kubernetes.client import ApiException
-from urllib3 import HTTPConnectionPool
-from urllib3.exceptions import ReadTimeoutError
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, BrokerPod, Endpoints
@@ -25,7 +22,6 @@ from dedup.wire.manifests import FaultRecord
 from dedup_runners import chaos
 from dedup_runners.chaos import cuts, sessions
 from dedup_runners.chaos.clusters import Document, PodSeen, consenting
-from dedup_runners.chaos.containers import refused
 from dedup_runners.chaos.cuts import NetFilterCut, PolicyCut
 from dedup_runners.chaos.experiments import render
 from dedup_runners.chaos.faults import partition as partitions
@@ -489,16 +485,3 @@ def test_a_pod_without_a_label_of_its_own_is_not_selected(stage: Stage, cluster:
     cluster.pods["kafka-2"] = seen("kafka-2", labels=LABELS)
     with pytest.raises(PlatformError, match="must not select any other"):
         policy_cut(stage, cluster)
-
-
-@pytest.mark.parametrize(
-    ("error", "said", "unsaid"),
-    [
-        (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "busy", "`get`"),
-        (ApiException(403), "`get`", "busy"),
-    ],
-    ids=["silence", "a refusal"],
-)
-def test_who_is_silent_has_not_refused(error: Exception, said: str, unsaid: str) -> None:
-    words = str(refused(pod("p"), error))
-    assert said in words and unsaid not in words
