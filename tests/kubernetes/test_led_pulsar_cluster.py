@@ -82,10 +82,15 @@ def test_its_brokers_pods_are_struck_as_their_owner_allows(
     allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     """Each fault that the Kafka of the example meets: the topic's owner is killed and held down, another broker is
-    stopped, one is cut off from the others and from the bookies, and a pod is deleted."""
+    stopped, one is cut off from the others and from the bookies, and a pod is deleted. The cut lasts longer than a
+    broker waits for a bookie (30 s): before that it does nothing, and no client notices."""
     document, before = document_of(MORE / "kafka-existing-pods.yaml", 0), lives(allowing)
     spec = document["spec"]
     spec["systems"] = [{"name": "pulsar"}]
+    (cut,) = (each for each in spec["faults"] if "partition" in each)
+    cut["partition"]["duration"] = "45s"
+    (deleted,) = (each for each in spec["faults"] if "podDelete" in each)
+    deleted["at"] = {"after": "160s"}
     labels = dict(each.split("=") for each in guarded.BROKERS.split(","))
     check(allowing, on(document, there, podSelector={"matchLabels": labels}), tmp_path / "fetched", tell)
     after = lives(allowing)
