@@ -39,7 +39,7 @@ from dedup.experiment.assignments import LAST_WORD
 from dedup.experiment.endpoints import OPEN, OURS, Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
-from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, exchanges, pulsar
+from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, exchanges, pulsar, pulsar_exchanges
 from dedup_runners.admins.discoveries import discovered, identity, let_in
 from dedup_runners.admins.rest import http_client
 from dedup_runners.waiting import too_long
@@ -208,7 +208,7 @@ def _gone(http: httpx.Client, url: str) -> bool:
 
 def _pulsar_exchanged(system: Endpoints, topic: str, deadline: float) -> bool:
     try:
-        pulsar.exchange(system, topic, min(deadline, time.monotonic() + EXCHANGE_S))
+        pulsar_exchanges.exchange(system, topic, min(deadline, time.monotonic() + EXCHANGE_S))
     except PlatformError:
         return False
     return True
