@@ -39,7 +39,7 @@ from dedup.experiment.assignments import LAST_WORD
 from dedup.experiment.endpoints import OPEN, OURS, Endpoints, Security
 from dedup.experiment.systems import Protocol
 from dedup_runners import credentials, programs
-from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, exchanges, pulsar, pulsar_exchanges
+from dedup_runners.admins import CALL_TIMEOUT_S, NotLetIn, exchanges, pulsar_exchanges
 from dedup_runners.admins.discoveries import discovered, identity, let_in
 from dedup_runners.admins.rest import http_client
 from dedup_runners.waiting import too_long
