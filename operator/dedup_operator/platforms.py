@@ -42,7 +42,7 @@ from dedup_operator.objects.reports import (
     report_objects,
     with_failure,
 )
-from dedup_operator.objects.runs import RUN, run_objects
+from dedup_operator.objects.runs import RUN, job_of, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
@@ -370,7 +370,7 @@ class KubernetesPlatform:
         return any(not pod or (pod["metadata"].get("labels") or {}).get(LABEL) == self._owner.name for pod in pods)
 
     def _job_of(self, task: Task, attempt: int) -> str:
-        return name_of(self._owner, "run", str(task.run_id), str(attempt))
+        return job_of(self._owner, str(task.run_id), attempt)
 
     def _system(self, task: Task) -> Provisioner:
         return next(self._provisioner(each) for each in self._experiment.spec.systems if each.name == task.system)

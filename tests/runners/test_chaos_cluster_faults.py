@@ -387,7 +387,7 @@ def test_packets_that_the_kernel_dropped_are_a_partition(
         assert stage.deed.cut.effect("1") == {}
 
 
-@pytest.mark.parametrize("told", [False, True], ids=["in pods nobody told", "in pods of the experiment's own"])
+@pytest.mark.parametrize("told", [False, True], ids=["in pods that are not known", "in pods of the experiment's own"])
 def test_a_broker_is_cut_off_from_bookies_wherever_they_are(
     told: bool, stage: Stage, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

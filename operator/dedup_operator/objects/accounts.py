@@ -67,7 +67,7 @@ def report_account(owner: Owner) -> str:
 
 
 def policies_of(experiment: Experiment) -> int:
-    """How many NetworkPolicies the faults of a run make, which somebody has to remove if the faults die."""
+    """How many NetworkPolicies the faults of a run make. If a fault dies, somebody else has to remove its policy."""
     return sum(fault.given.needs(Need.POLICIES) for fault in experiment.spec.all_faults)
 
 

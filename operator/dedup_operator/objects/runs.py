@@ -81,10 +81,15 @@ def assignment(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
     )
 
 
+def job_of(owner: Owner, run_id: str, attempt: int) -> str:
+    """The name of an attempt's Job, and of its ConfigMap."""
+    return name_of(owner, "run", run_id, str(attempt))
+
+
 def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> list[Object]:
     """The ConfigMap and, last, the Job of an attempt, of the same name; and a Job that minds deadlines of policies."""
     told = assignment(owner, experiment, run, attempt, settings)
-    name = name_of(owner, "run", run.run_id, str(attempt))
+    name = job_of(owner, run.run_id, attempt)
     meta = metadata(owner, name, RUN, **labels_of(run, attempt))
     meta["annotations"] = {"dedup.dev/run": run.run_id}
     config = {
@@ -117,8 +122,8 @@ def _lasts_s(experiment: Experiment) -> int:
 
 
 def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> Object:
-    lasts_s, of_run = _lasts_s(experiment), name_of(owner, "run", run.run_id, str(attempt))
-    told = (owner.namespace, str(lasts_s), of_run, str(policies_of(experiment)))
+    lasts_s = _lasts_s(experiment)
+    told = (owner.namespace, str(lasts_s), job_of(owner, run.run_id, attempt), str(policies_of(experiment)))
     program = ["python", "-m", "dedup_runners.chaos.deadlines", *told]
     mounts = {"tmp": "/tmp", "token": TOKEN_MOUNT}
     meta = metadata(owner, name_of(owner, "deadline", run.run_id, str(attempt)), "deadline", **labels_of(run, attempt))

@@ -75,7 +75,7 @@ No cut of this run is there yet: all faults are prepared before the first messag
 class NetFilterCut:
     """A `Cut` by nftables in the broker's own pod.
 
-    `bookies` are those whose pods nobody has told, by their ids (HOST:PORT): the hosts say where they are.
+    `bookies` are the ids (HOST:PORT) of bookies whose pods are not known: the hosts in them say where they are.
     """
 
     def __init__(
