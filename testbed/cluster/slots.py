@@ -31,8 +31,11 @@ from testbed.cluster.namespaces import Namespaces, run
 SLOTS: Final = 16
 CABLES: Final = IPv4Network("198.18.0.0/15")
 CLEAR_TIMEOUT_S: Final = 120.0
-SHARES: Final = {"cpu.shares": 16 * 1024, "cpu.weight": 16 * 100}
-"""Of the processor, in cgroups v1 and v2: a cluster has sixteen times the share of one process outside."""
+SHARES: Final = {"cpu.shares": 8 * 1024, "cpu.weight": 8 * 100}
+"""Of the processor, in cgroups v1 and v2: a cluster has eight times the share of one process outside.
+
+With sixteen, two clusters leave the brokers of a lab beside them so little that they need minutes to start.
+"""
 CONTROL: Final = "control"
 CONTROL_SHARES: Final = {"cpu.shares": 1024 * (os.cpu_count() or 1), "cpu.weight": 40 * (os.cpu_count() or 1)}
 """What its own programs have of that: as much as all pods, to which a kubelet gives this for each processor.

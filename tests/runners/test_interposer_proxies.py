@@ -1,5 +1,6 @@
 """What the interposer does to frames, on sockets: it closes, it waits, and it changes and reorders nothing."""
 
+import gc
 import socket
 import threading
 from pathlib import Path
@@ -309,6 +310,21 @@ def test_nothing_listens_when_it_is_closed(broker: Broker) -> None:
         assert client.hear() is None
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(door, TIMEOUT_S)
+
+
+@pytest.mark.parametrize("told_first", [False, True], ids=["arriving", "served"])
+def test_clients_that_arrive_while_it_ends_are_closed_and_nothing_is_left(broker: Broker, told_first: bool) -> None:
+    """A server of asyncio that is closed first loses, and leaves open, what it has just accepted (Python 3.11)."""
+    for _ in range(10):
+        with Interposer(Toy) as interposer:
+            (door,) = interposer.bootstrap("s", [broker.address])
+            clients = [Client(door) for _ in range(10)]
+            if told_first:
+                until(lambda: interposer.connections("s") == len(clients), TIMEOUT_S, "all are served")
+        for client in clients:
+            assert client.hear() is None
+            client.close()
+    gc.collect()  # what is left open is told when it is collected
 
 
 def test_the_conversation_is_kept_as_a_table(broker: Broker, tmp_path: Path) -> None:

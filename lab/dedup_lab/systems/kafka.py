@@ -118,6 +118,8 @@ def properties(node: Node, nodes: list[Node], folder: Path) -> str:
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,CLIENT:PLAINTEXT",
         "log.dirs": folder / "log",
         "broker.session.timeout.ms": SESSION_TIMEOUT_MS,
+        # Who waits for the brokers decides when it is too late, also on a machine that is busy.
+        "initial.broker.registration.timeout.ms": round(READY_TIMEOUT_S * 1000),
         # Nothing moves unless a fault moves it, and nothing written is deleted while a run may still read it.
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",

@@ -73,7 +73,8 @@ class Connection:
     async def serve(self) -> None:
         """Connect to the broker and pass frames on until one side has left."""
         try:
-            await asyncio.wait_for(self._connect(), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):  # `wait_for` of Python 3.11 may forget that it was cancelled
+                await self._connect()
         except (OSError, TimeoutError) as error:
             if self._broker not in self._.reached:  # else it is down, and the client may know
                 self._.note(str(_unreachable(self._broker, error)))

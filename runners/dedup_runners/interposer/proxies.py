@@ -113,7 +113,8 @@ class Interposer(Closing):
         """Return when the rule's event has happened, or its deadline has come."""
         self.held += 1
         try:
-            await asyncio.wait_for(self._event(rule.until or f"the deadline of {rule.name}").wait(), rule.deadline_s)
+            async with asyncio.timeout(rule.deadline_s):
+                await self._event(rule.until or f"the deadline of {rule.name}").wait()
             return Done.HELD
         except TimeoutError:
             return Done.HELD_TO_DEADLINE
@@ -145,13 +146,16 @@ class Interposer(Closing):
 
     async def _stop(self) -> None:
         for session in self._sessions.values():
-            session.close()
+            session.accept_no_more()
         for _ in range(ROUNDS):
-            tasks = [task for task in self._tasks if not task.done()]
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:  # the event loop's own, too: by one each it takes a connection, which begins ours
+                await asyncio.wait(others)
             await asyncio.sleep(0)
+        for session in self._sessions.values():  # not before: a server that is closed loses what it has just accepted
+            session.close()
 
     def _ask(self, work: Callable[[], T]) -> T:
         async def asked() -> T:
@@ -208,6 +212,10 @@ class _Session:
 
     def outside(self, door: Address) -> Address:
         return self._outside.get(door, door)
+
+    def accept_no_more(self) -> None:
+        for listening in self._sockets:
+            asyncio.get_running_loop().remove_reader(listening)
 
     def close(self) -> None:
         for server in self._servers:
