@@ -16,6 +16,7 @@ ENVIRONMENT = '[ "$1" = env ] && exit\n'
     [
         ("exec sleep 20", "got no end within 0.5 s"),
         ("echo module lookup disabled >&2; exit 1", "got module lookup disabled"),
+        ("exit 0", "got no server in GOBIN, and no error"),
     ],
 )
 def test_a_server_that_cannot_be_built_is_an_error_in_words_and_nothing_is_left(

@@ -62,7 +62,15 @@ def build(target: Path) -> None:
             folder=Path(folder),
             environment=environment,
         )
-        os.replace(Path(folder, "server"), target)
+        made = Path(folder, "server")
+        if not made.is_file():
+            raise EnvironmentError_(
+                where=f"go install {SERVER}",
+                got=f"no {made.name} in GOBIN, and no error",
+                rule="Toxiproxy's server is built from its Go module",
+                todo="look at `go env`, or put toxiproxy-server on PATH",
+            )
+        os.replace(made, target)
 
 
 def start(lab: Lab, proxies: Mapping[str, tuple[int, str]], progress: Progress = silent) -> str:
