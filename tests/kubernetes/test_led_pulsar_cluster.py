@@ -17,6 +17,9 @@ from tests.kubernetes.test_consent_cluster import lives
 from tests.kubernetes.test_every_fault_cluster import check
 from tests.kubernetes.test_operator_cluster import MORE, MOST_SEEDS, carried_out, document_of, of, words
 
+from dedup.history.histories import read_manifest
+from dedup.wire.faults import Detail
+
 pytestmark = pytest.mark.cluster
 
 EXAMPLES: Final = ("pulsar-kill-tcp", "pulsar-lost-reply")
@@ -26,7 +29,10 @@ SECRETS: Final = ("pulsar-authority", "pulsar-token")
 @pytest.fixture(scope="module")
 def allowing(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
     home = tmp_path_factory.mktemp("consent")
-    with operated.at(cluster, home, ("pulsar",), allowFaultsOnPodsOfOthers=True) as made:
+    leave = {"allowPrivilegedFaults": True, "allowFaultsOnPodsOfOthers": True}
+    with operated.at(cluster, home, ("pulsar",), **leave) as made:
+        level = "pod-security.kubernetes.io/enforce=privileged"
+        made.place.kubectl("label", "namespace", made.place.namespace, "--overwrite", level)
         yield made
 
 
@@ -74,20 +80,50 @@ def test_a_fault_of_connections_leaves_duplicates_in_the_control_alone(
     raise AssertionError(f"inconclusive: {words(status, 'Finished')}")
 
 
+def on_pods(there: Pulsar, kinds: frozenset[str]) -> Document:
+    """The Kafka's example whose pods are struck, on the user's Pulsar, with these of its faults."""
+    document = document_of(MORE / "kafka-existing-pods.yaml", 0)
+    spec = document["spec"]
+    spec["systems"] = [{"name": "pulsar"}]
+    spec["faults"] = [each for each in spec["faults"] if kinds & each.keys()]
+    labels = dict(each.split("=") for each in guarded.BROKERS.split(","))
+    return on(document, there, podSelector={"matchLabels": labels})
+
+
 @pytest.mark.timeout(1800)
 def test_its_brokers_pods_are_struck_as_their_owner_allows(
     allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    """The topic's owner is killed and held down, another broker is stopped, and a pod is deleted: of those that the
-    Kafka of the example meets, all but the cut. Its broker waits for bookies, and no client notices: no pass."""
-    document, before = document_of(MORE / "kafka-existing-pods.yaml", 0), lives(allowing)
-    spec = document["spec"]
-    spec["systems"] = [{"name": "pulsar"}]
-    spec["faults"] = [each for each in spec["faults"] if "partition" not in each]
-    spec.pop("allowPrivilegedFaults")
-    labels = dict(each.split("=") for each in guarded.BROKERS.split(","))
-    check(allowing, on(document, there, podSelector={"matchLabels": labels}), tmp_path / "fetched", tell)
+    """The topic's owner is killed and held down, another broker is stopped, and a pod is deleted."""
+    document, before = on_pods(there, frozenset({"kill", "pause", "podDelete"})), lives(allowing)
+    document["spec"].pop("allowPrivilegedFaults")
+    check(allowing, document, tmp_path / "fetched", tell)
     after = lives(allowing)
     changed = [each for each in before if after[each] != before[each]]
     tell(f"replaced or restarted: {changed}")
     assert after.keys() == before.keys() and changed
+
+
+@pytest.mark.timeout(1800)
+def test_its_broker_that_is_cut_off_waits_for_bookies_and_so_do_clients(
+    allowing: Operated, there: Pulsar, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
+    """The cut is real, as the kernel's counters show, nobody does anything about it, and all is stored once: no pass.
+
+    A Kafka's clients notice the same cut: tests/kubernetes/test_consent_cluster.py.
+    """
+    document, folder = on_pods(there, frozenset({"partition"})), tmp_path / "fetched"
+    spec = document["spec"]
+    spec["workload"]["messages"] = 100_000
+    spec["replacements"] = 0
+    (cut,) = spec["faults"]
+    cut["at"] = {"after": "15s"}
+    status = carried_out(allowing, document, folder, tell)
+    assert status["verdict"] == "Inconclusive", words(status, "Finished")
+    tell(words(status, "Finished"))
+    (manifest,) = (read_manifest(path.parent) for path in folder.rglob("manifest.json"))
+    (fault,) = manifest.faults
+    shown = Detail.model_validate(fault.target_witness)
+    assert shown.packets_dropped and fault.heal_proven and fault.problems == ()
+    counts = of(status, "pulsar", "dedup")["counts"]
+    assert (counts["valuesWithDuplicates"], counts["notReceived"]) == (0, 0)
