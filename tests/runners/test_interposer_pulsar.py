@@ -64,6 +64,18 @@ def test_a_send_is_told_by_its_producers_name_and_its_sequence_id() -> None:
     assert (part.topic, part.partition, part.batch, part.messages) == (TOPIC, 0, ("run-0", 3), 1)
 
 
+@pytest.mark.parametrize("given", [None, "standalone-0-9"], ids=["none", "its own"])
+def test_a_producer_that_gave_no_name_has_the_one_that_its_broker_gave_it(given: str | None) -> None:
+    """On its next connection it says that name, and its message is the same that it sent before."""
+    batches = []
+    for asked in ({} if given is None else {4: given}, {4: "standalone-0-9"}):
+        talk = PulsarDialogue()
+        talk.request(frame("PRODUCER", {1: TOPIC, 2: 7, 3: 1, **asked}), Doors())
+        talk.reply(frame("PRODUCER_SUCCESS", {1: 1, 2: "standalone-0-9"}), Doors())
+        batches += [part.batch for part in talk.request(SEND, Doors()).parts]
+    assert batches == [("standalone-0-9", 3)] * 2
+
+
 def test_a_receipt_answers_its_send_and_says_where_the_message_is() -> None:
     said = answered(receipt())
     assert (said.api, said.direction, said.error_code) == ("SEND", Direction.REPLY, 0)
