@@ -18,6 +18,7 @@ from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.waiting import until
 
 __all__ = ["broker", "either"]
+CLIENTS = 10
 
 
 def test_without_a_rule_everything_passes_in_its_order(either: Broker) -> None:
@@ -318,9 +319,9 @@ def test_clients_that_arrive_while_it_ends_are_closed_and_nothing_is_left(broker
     for _ in range(10):
         with Interposer(Toy) as interposer:
             (door,) = interposer.bootstrap("s", [broker.address])
-            clients = [Client(door) for _ in range(10)]
+            clients = [Client(door) for _ in range(CLIENTS)]
             if told_first:
-                until(lambda: interposer.connections("s") == len(clients), TIMEOUT_S, "all are served")
+                until(lambda: interposer.connections("s") == CLIENTS, TIMEOUT_S, "all are served")
         for client in clients:
             assert client.hear() is None
             client.close()
