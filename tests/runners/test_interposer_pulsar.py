@@ -159,6 +159,20 @@ def test_a_broker_that_hands_a_topic_over_names_the_door(name: str) -> None:
     assert (said.api, said.key) == (name, None)
 
 
+@pytest.mark.parametrize(("host", "text"), [("broker.example", "broker.example"), ("::1", "[::1]")])
+def test_a_broker_is_known_by_its_host_which_a_url_has_in_brackets_if_it_is_of_ipv6(host: str, text: str) -> None:
+    """Else it would be another broker than the one of that address, and nobody could connect to it."""
+    asked = list[Address]()
+
+    class Noting(Doors):
+        def inside(self, broker: Address) -> Address:
+            asked.append(broker)
+            return DOOR
+
+    dialogue().reply(frame("LOOKUP_RESPONSE", {1: f"pulsar://{text}:6650", 3: 1, 4: 9}), Noting())
+    assert asked == [Address(host, 6650)]
+
+
 def test_the_broker_that_a_client_means_behind_a_proxy_is_put_back() -> None:
     said = PulsarDialogue().request(frame("CONNECT", {1: "client", 3: "secret", 6: str(DOOR)}), Doors())
     assert said.raw == frame("CONNECT", {1: "client", 3: "secret", 6: str(BROKER)})

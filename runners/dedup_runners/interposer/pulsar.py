@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from dedup_runners.interposer import protobufs
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
 from dedup_runners.interposer.protobufs import Field
-from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable
+from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable, bare
 
 COMMAND_AT: Final = 2 * LENGTH_BYTES
 TYPE: Final = 1
@@ -269,7 +269,7 @@ def _address(read: Read, text: str) -> Address:
             rule="a broker is named by its host and port",
             todo="report this as a defect of dedup",
         )
-    return Address(host, int(port))
+    return Address(bare(host), int(port))
 
 
 def _spliced(raw: bytes, read: Read, texts: Mapping[int, str]) -> bytes:
