@@ -14,6 +14,7 @@ from tests.runners.test_admins_kafka import batch
 from dedup_runners.interposer import schemas
 from dedup_runners.interposer.kafka import REPLY_AT, Kafka
 from dedup_runners.interposer.protocols import Address, Direction, Unreadable
+from dedup_runners.interposer.speeches import SPEECHES
 
 BROKERS = [(1, "kafka-1.example.com", 9092), (2, "h" * 200, 19092)]
 UNKNOWN_TAG = b"\x01\x63\x03abc"
@@ -228,8 +229,10 @@ def test_a_log_in_passes_if_it_is_made_of_frames_and_names_no_host() -> None:
             Kafka()().request(framed(SaslHandshakeRequest(version=version, mechanism=mechanism)), Doors())
 
 
-def test_a_broker_is_printed_as_host_and_port() -> None:
-    assert str(Address("h", 1)) == "h:1"
+@pytest.mark.parametrize(("text", "address"), [("h:1", Address("h", 1)), ("[::1]:9092", Address("::1", 9092))])
+def test_a_broker_is_given_and_printed_as_host_and_port_and_of_ipv6_in_brackets(text: str, address: Address) -> None:
+    """Kafka's replies have no brackets, and nobody can connect to a name that has them."""
+    assert (SPEECHES["kafka"].brokers(text), str(address)) == ([address], text)
 
 
 @pytest.mark.parametrize(("error", "put_off"), [(51, True), (0, False), (47, False), (15, False)])

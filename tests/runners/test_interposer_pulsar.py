@@ -64,6 +64,18 @@ def test_a_send_is_told_by_its_producers_name_and_its_sequence_id() -> None:
     assert (part.topic, part.partition, part.batch, part.messages) == (TOPIC, 0, ("run-0", 3), 1)
 
 
+@pytest.mark.parametrize("given", [None, "standalone-0-9"], ids=["none", "its own"])
+def test_a_producer_that_gave_no_name_has_the_one_that_its_broker_gave_it(given: str | None) -> None:
+    """On its next connection it says that name, and its message is the same that it sent before."""
+    batches = []
+    for asked in ({} if given is None else {4: given}, {4: "standalone-0-9"}):
+        talk = PulsarDialogue()
+        talk.request(frame("PRODUCER", {1: TOPIC, 2: 7, 3: 1, **asked}), Doors())
+        talk.reply(frame("PRODUCER_SUCCESS", {1: 1, 2: "standalone-0-9"}), Doors())
+        batches += [part.batch for part in talk.request(SEND, Doors()).parts]
+    assert batches == [("standalone-0-9", 3)] * 2
+
+
 def test_a_receipt_answers_its_send_and_says_where_the_message_is() -> None:
     said = answered(receipt())
     assert (said.api, said.direction, said.error_code) == ("SEND", Direction.REPLY, 0)
@@ -145,6 +157,20 @@ def test_a_broker_that_hands_a_topic_over_names_the_door(name: str) -> None:
     said = PulsarDialogue().reply(frame(name, {1: 7, 2: 9, 3: f"pulsar://{BROKER}"}), Doors())
     assert said.raw == frame(name, {1: 7, 2: 9, 3: f"pulsar://{DOOR}"})
     assert (said.api, said.key) == (name, None)
+
+
+@pytest.mark.parametrize(("host", "text"), [("broker.example", "broker.example"), ("::1", "[::1]")])
+def test_a_broker_is_known_by_its_host_which_a_url_has_in_brackets_if_it_is_of_ipv6(host: str, text: str) -> None:
+    """Else it would be another broker than the one of that address, and nobody could connect to it."""
+    asked = list[Address]()
+
+    class Noting(Doors):
+        def inside(self, broker: Address) -> Address:
+            asked.append(broker)
+            return DOOR
+
+    dialogue().reply(frame("LOOKUP_RESPONSE", {1: f"pulsar://{text}:6650", 3: 1, 4: 9}), Noting())
+    assert asked == [Address(host, 6650)]
 
 
 def test_the_broker_that_a_client_means_behind_a_proxy_is_put_back() -> None:

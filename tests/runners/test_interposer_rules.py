@@ -175,6 +175,14 @@ def test_the_nth_request_is_the_one_of_that_number(match: Match) -> None:
     assert numbers_struck(lost, True, False, True, False, False) == [(2, 1), (2, 2)]
 
 
+@pytest.mark.parametrize("partitions", [(0, 1, 2, 0), (0, 0, 0, 0)], ids=["of each partition", "of one"])
+def test_the_nth_request_about_a_topic_counts_whichever_partition_it_is_about(partitions: tuple[int, ...]) -> None:
+    """Each is the first one of its partition, and none was put off."""
+    rules = Rules([Rule("r", Match("LOOKUP"), Act.LOSE_REQUEST, nth=2)])
+    frames = [Frame(b"", Direction.REQUEST, "LOOKUP", parts=(Part("t", partition),)) for partition in partitions]
+    assert struck(rules, *frames) == [False, True, False, False]
+
+
 def test_a_request_that_fits_only_when_it_is_asked_again_is_struck_then() -> None:
     assert numbers_struck(Rule("r", Match("EndTxn", attempt=2), Act.LOSE_REQUEST), True, False, False) == [(1, 2)]
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from dedup_runners.interposer import protobufs
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
 from dedup_runners.interposer.protobufs import Field
-from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable
+from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable, bare
 
 COMMAND_AT: Final = 2 * LENGTH_BYTES
 TYPE: Final = 1
@@ -125,6 +125,7 @@ class PulsarDialogue:
     def __init__(self) -> None:
         self._splitters = {direction: Splitter("Pulsar") for direction in Direction}
         self._producers: dict[int, tuple[str, int, str]] = {}
+        self._making: dict[Hashable | None, int] = {}
         self._asked: dict[Hashable, Frame] = {}
 
     def split(self, direction: Direction, data: bytes) -> Iterator[bytes]:
@@ -140,6 +141,7 @@ class PulsarDialogue:
             frame = frame._replace(parts=(Part(topic, partition),))
             if name == "PRODUCER":
                 self._producers[read.number(2)] = topic, partition, _text(raw, read, 4)
+                self._making[key] = read.number(2)
         elif name == "CLOSE_PRODUCER":
             made = self._producers.get(read.number(1), NOBODY)
             frame = frame._replace(parts=(Part(made[0], made[1]),))
@@ -154,6 +156,8 @@ class PulsarDialogue:
     def reply(self, raw: bytes, addresses: Addresses) -> Frame:
         read, name, key = self._read(raw, Direction.REPLY)
         raw = _spliced(raw, read, _doors(raw, read, addresses))
+        if name == "PRODUCER_SUCCESS":
+            self._named(key, _text(raw, read, 2))
         asked = self._asked.pop(key, None) if name in ANSWERS and key is not None else None
         if asked is None:  # what a broker says unasked: MESSAGE, PING, CLOSE_PRODUCER, …
             return Frame(raw, Direction.REPLY, name, answered=False, secret=name in AUTHENTICATION)
@@ -175,6 +179,11 @@ class PulsarDialogue:
                 todo="see that the address is a plaintext listener of Pulsar",
             ) from None
         return read, read.command.name, read.key()
+
+    def _named(self, key: Hashable | None, name: str) -> None:
+        """A producer has the name that its broker says, and keeps it on its next connection; it may have given none."""
+        if (producer := self._making.pop(key, None)) in self._producers:
+            self._producers[producer] = *self._producers[producer][:2], name
 
     def _sent(self, read: Read) -> Part:
         producer, sequence = read.number(1), read.number(2)
@@ -260,7 +269,7 @@ def _address(read: Read, text: str) -> Address:
             rule="a broker is named by its host and port",
             todo="report this as a defect of dedup",
         )
-    return Address(host, int(port))
+    return Address(bare(host), int(port))
 
 
 def _spliced(raw: bytes, read: Read, texts: Mapping[int, str]) -> bytes:

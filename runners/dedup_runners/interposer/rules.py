@@ -148,7 +148,7 @@ class Rules:
         self._batches: dict[Hashable, OrderedDict[Hashable, tuple[int, int]]] = {}
         self._counted: dict[Hashable, int] = {}
         self._fitted: dict[str, int] = {}
-        self._fitted_last: dict[tuple[str, str, str], int | None] = {}
+        self._fitted_last: dict[Hashable, int | None] = {}
         self._struck: dict[str, int] = {}
         self._last: dict[str, tuple[Hashable, Place]] = {}
         self._brought: dict[str | None, int] = {}
@@ -205,8 +205,9 @@ class Rules:
     def _fits(self, rule: Rule, asked: tuple[str, str], place: Place) -> int:
         """How many requests fitted a rule so far, with this one. One that is asked again after it was put off is none
         more, as it has no other number."""
-        before = self._fitted_last.get((rule.name, *asked))
-        self._fitted_last[rule.name, *asked] = place.number
+        where = rule.name, *asked, place.part.topic, place.part.partition  # numbers are those of a partition
+        before = self._fitted_last.get(where)
+        self._fitted_last[where] = place.number
         again = place.part.batch is None and place.number is not None and place.number == before
         return self._fitted[rule.name] if again else _count(self._fitted, rule.name)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from dedup.experiment.systems import Protocol
-from dedup_runners.interposer.protocols import Address, Speech
+from dedup_runners.interposer.protocols import Address, Speech, bare
 
 
 class Known(NamedTuple):
@@ -27,7 +27,7 @@ class Known(NamedTuple):
     def brokers(self, bootstrap: str) -> list[Address]:
         """The addresses in a client's bootstrap."""
         found = [each.rpartition(":") for each in bootstrap.removeprefix(self.scheme).split(",")]
-        return [Address(host, int(port)) for host, _, port in found]
+        return [Address(bare(host), int(port)) for host, _, port in found]
 
     def bootstrap(self, doors: Iterable[Address]) -> str:
         """The bootstrap that tells a client of these addresses."""
