@@ -4,9 +4,9 @@ import inspect
 from pathlib import Path
 
 import pytest
-from tests.builders import Golden, History, golden_histories, write_history
+from tests.builders import Golden, History, golden_histories, write_history, write_pair
 
-from dedup.history import histories
+from dedup.history import histories, pairs
 from dedup.judgement.anomalies import MAX_WITNESSES, Verification
 from dedup.judgement.counts import Counts
 from dedup.wire.manifests import FaultRecord
@@ -83,6 +83,21 @@ def test_copies_are_put_down_to_the_fault_in_whose_time_they_were_under_way(
     said, (other,) = oracle.judge(tmp_path), local.verify([tmp_path]).runs
     assert said.counts.values_with_duplicates == 2
     assert said.copies_during == other.copies_during == ({} if copies is None else {"cut": copies})
+
+
+def test_without_a_tick_of_the_clock_no_copy_is_put_down_to_a_fault(tmp_path: Path) -> None:
+    """A CSV pair has no times: its copies seemed under way in the time of every fault, and a control convinced by them.
+
+    The twin is the first case above: the same history, with its clock.
+    """
+    cut = FaultRecord(name="cut", kind="killTCP", requested_message=1, injected_ns=40, healed_ns=50)
+    write_pair(tmp_path / "pair", TWICE)
+    pairs.unpack(tmp_path / "pair", tmp_path / "run")
+    manifest = histories.read_manifest(tmp_path / "run").model_copy(update={"faults": (cut,)})
+    (tmp_path / "run" / histories.MANIFEST).write_text(manifest.model_dump_json())
+    said, (other,) = oracle.judge(tmp_path / "run"), local.verify([tmp_path / "run"]).runs
+    assert said.counts.values_with_duplicates == 2
+    assert said.copies_during == other.copies_during == {"cut": 0}
 
 
 @pytest.mark.parametrize("name", Counts.model_fields)
