@@ -100,6 +100,16 @@ def test_without_a_tick_of_the_clock_no_copy_is_put_down_to_a_fault(tmp_path: Pa
     assert said.copies_during == other.copies_during == {"cut": 0}
 
 
+@pytest.mark.parametrize("holes", [(2, 5, 6), (6, 5, 2)])
+def test_holes_are_the_same_in_whatever_order_a_manifest_names_them(holes: tuple[int, ...], tmp_path: Path) -> None:
+    """The engine took those that were out of order for gaps that overlap, so the two judges disagreed."""
+    received = [(0, 0, 0, 0, 0, 0, 1), (1, 0, 0, 9, 0, 0, 2)]
+    write_history(tmp_path, History(received=received, ends={0: {0: 10}}, holes={0: holes}))
+    (other,) = local.verify([tmp_path]).runs
+    gaps = [f"partition 0, ledger 0: entries {first} to {last} were not read" for first, last in ((1, 1), (3, 4), (7, 8))]
+    assert list(oracle.judge(tmp_path).gaps) == list(other.gaps) == gaps
+
+
 @pytest.mark.parametrize("name", Counts.model_fields)
 def test_has_one_function_for_each_count_and_its_docstring_is_the_definition(name: str) -> None:
     assert (name in oracle.VALUES) != (name in oracle.NUMBERS)
