@@ -418,6 +418,16 @@ def test_a_setting_that_one_side_lacks_differs(
     assert differences(pair) == ([found] if found else [])
 
 
+@pytest.mark.parametrize("topic", ["", "kafka-control-001-1"])
+def test_a_setting_differs_though_a_manifest_names_no_topic(topic: str) -> None:
+    """A name of no letters is in every value, so that each setting seemed to be named after the run."""
+    pair = [
+        manifest(run, producer={"effective_config": {"acks": acks}}, topic=topic)
+        for run, acks in zip(plan(experiment()), ("all", "1"), strict=False)
+    ]
+    assert differences(pair) == ["the producer's acks is not the same in all runs: 1, all"]
+
+
 def test_a_version_that_one_side_lacks_differs_but_for_ours() -> None:
     first, second = (manifest(run) for run in plan(experiment())[:2])
     assert differences([first, second.model_copy(update={"versions": {"broker": "4.3.1"}})]) == []
