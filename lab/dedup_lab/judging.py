@@ -78,10 +78,13 @@ def judge(
         note(f"Spark judged {len(report.runs)} of {len(sound)} runs")
     elif asks_local:
         report = local.verify([tables for tables, _ in sound], findings=findings)
+    engine = None if alone is not None else Engine(report.engine)  # the one asked, though it may say nothing
     judged: dict[str, Answers] = {run.path: {report.engine: run} for run in report.runs}
     problems = {problem.path: problem.error for problem in report.problems}
     return [
-        _with(folder, evidence, judged.get(str(tables), {}) | by_oracle.get(tables, {}), problems.get(str(tables)))
+        _with(
+            folder, evidence, judged.get(str(tables), {}) | by_oracle.get(tables, {}), problems.get(str(tables))
+        ).model_copy(update={"engine": engine})
         for folder, (tables, evidence) in zip(folders, opened, strict=True)
     ]
 

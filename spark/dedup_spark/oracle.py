@@ -409,7 +409,10 @@ def _witnesses(name: str, messages: Set[Message], history: History) -> Iterator[
 
 
 def _copies_during(folder: Path, history: History) -> dict[str, int]:
-    """By fault: messages read twice, sent before its heal, with the last outcome after its injection or none at all."""
+    """By fault: messages read twice, sent before its heal, with the last outcome after its injection or none at all.
+
+    If the clock has no tick, as that of a CSV pair, nothing is known of their time, and none counts.
+    """
     clock, found = pq.read_table(folder / "clock.parquet").to_pylist(), dict[str, int]()
     copies = history.again.keys() & history.sent.keys()
     for fault in read_manifest(folder).faults:
@@ -422,7 +425,7 @@ def _copies_during(folder: Path, history: History) -> dict[str, int]:
             if tick["kind"] == 0 and fault.healed_ns is not None and tick["monotonic_ns"] > fault.healed_ns:
                 end = min(end, tick["index"])
         found[fault.name] = sum(
-            history.sent[each] < end and history.outcome_at.get(each, begin) >= begin for each in copies
+            history.sent[each] < end and history.outcome_at.get(each, begin) >= begin for each in copies if clock
         )
     return found
 

@@ -110,9 +110,14 @@ def test_a_missing_run_does_not_silence_a_witness() -> None:
     assert conclude(made, only).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize(("first", "second", "verdict"), [({}, {}, "error"), (duplicates(), {}, "fail")])
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"), [({}, {}, "error"), (duplicates(), {}, "fail"), ({}, duplicates(), "fail")]
+)
 def test_a_finished_run_is_never_replaced(first: dict[str, int], second: dict[str, int], verdict: str) -> None:
-    """Who may choose between two histories can have any verdict: the first counts, and a second is an error."""
+    """Who may choose between two histories can have any verdict: the first counts, and a second is an error.
+
+    A witness stands wherever it is found: one in the second history was not looked for.
+    """
     made = experiment()
     run = next(run for run in plan(made) if run.variant == "dedup")
     pair = [
@@ -125,6 +130,16 @@ def test_a_finished_run_is_never_replaced(first: dict[str, int], second: dict[st
     judged = next(each for each in concluded.runs if each.run_id == run.run_id)
     assert (judged.attempt, judged.effective) == (1, False)
     assert Code.JUDGED_TWICE in [reason.code for reason in judged.reasons]
+    assert any("attempt 2, which came later: 50 values" in each.text for each in judged.reasons) is bool(second)
+
+
+def test_its_twin_is_not_told_of_what_else_is_wrong_with_the_second() -> None:
+    """That it is there is the error; what is in doubt about it says nothing of the run."""
+    made = experiment()
+    found = all_evidence(made)
+    second = found[0].model_copy(update={"attempt": 2, "vacuous": {"cut": "fault cut: no client noticed it"}})
+    judged = conclude(made, [*found, second]).runs[0]
+    assert [reason.code for reason in judged.reasons] == [Code.JUDGED_TWICE]
 
 
 def test_a_run_of_another_plan_is_an_error() -> None:
@@ -401,6 +416,16 @@ def test_a_setting_that_one_side_lacks_differs(
         manifest(runs["kafka-dedup-001"], producer={"effective_config": treatment}),
     ]
     assert differences(pair) == ([found] if found else [])
+
+
+@pytest.mark.parametrize("topic", ["", "kafka-control-001-1"])
+def test_a_setting_differs_though_a_manifest_names_no_topic(topic: str) -> None:
+    """A name of no letters is in every value, so that each setting seemed to be named after the run."""
+    pair = [
+        manifest(run, producer={"effective_config": {"acks": acks}}, topic=topic)
+        for run, acks in zip(plan(experiment()), ("all", "1"), strict=False)
+    ]
+    assert differences(pair) == ["the producer's acks is not the same in all runs: 1, all"]
 
 
 def test_a_version_that_one_side_lacks_differs_but_for_ours() -> None:

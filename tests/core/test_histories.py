@@ -290,6 +290,16 @@ def test_an_unknown_key_and_a_wrong_value_are_named_with_their_place(folder: Pat
     assert 'manifest.json: files[1].bytes: got "many"; no manifest holds that here' in refusal(folder)
 
 
+@pytest.mark.parametrize("key", ["injector", "target_witness"])
+def test_what_was_seen_of_a_fault_is_readable(key: str, folder: Path) -> None:
+    """A leader by number, as another harness may write it, ended the verification of all histories with a traceback."""
+    fault = {"name": "cut", "kind": "killTCP", "requested_message": 1}
+    rewrite(folder, lambda manifest: manifest.update(faults=[fault | {key: {"leader": 1}}]))
+    assert f"manifest.json: faults[0].{key}.leader: got 1; no manifest holds that here" in refusal(folder)
+    rewrite(folder, lambda manifest: manifest.update(faults=[fault | {key: {"leader": "1", "rack": 1}}]))
+    assert getattr(read_manifest(folder).faults[0], key) == {"leader": "1", "rack": 1}
+
+
 def test_the_version_that_is_written_is_the_version_that_is_read(folder: Path) -> None:
     assert read_manifest(folder).schema_version == histories.SCHEMA_VERSION
     assert Manifest.model_fields["schema_version"].default == histories.SCHEMA_VERSION

@@ -118,6 +118,21 @@ def test_what_was_sent_and_not_written_ahead_is_a_contradiction() -> None:
     assert not judged(producer={"intended": MESSAGES}).void
 
 
+@pytest.mark.parametrize(("more", "number"), [((), "2"), (("and 1240 more",), "1,242")])
+def test_it_is_told_how_many_gaps_there_are_and_not_how_many_are_named(more: tuple[str, ...], number: str) -> None:
+    """Of 1,242 gaps "gaps: 11" was said: ten, and the line with the rest."""
+    named = tuple(f"partition 0, ledger 0: entries {entries} were not read" for entries in ("7 to 9", "12 to 12"))
+    found = evidence(RUN)
+    answers = {
+        name: getattr(found, name).model_copy(update={"gaps": (*named, *more)})
+        for name in ("spark", "oracle")
+        if getattr(found, name) is not None
+    }
+    verdict = judge_run(found.model_copy(update=answers), EXACTLY_ONCE)
+    assert codes(verdict) == [Code.SELF_CHECK]
+    assert f"but {named[0]} (gaps: {number})" in verdict.reasons[0].text
+
+
 def with_gap(counted: dict[str, int], **changes: Any) -> Evidence:
     found = evidence(RUN, counted, **changes)
     gap = {"gaps": ("partition 0, ledger 0: entries 7 to 9 were not read",)}

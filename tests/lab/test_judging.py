@@ -8,9 +8,11 @@ from tests.builders import History, write_history
 from tests.core.evidences import experiment
 from tests.lab.harness import Quiet
 
+from dedup.experiment.spec import Expectation
 from dedup.experiment.stages import Stage
 from dedup.history.reports import keep, recall
 from dedup.judgement.anomalies import Engine
+from dedup.judgement.verdicts import judge_alone
 from dedup_lab import experiments
 from dedup_lab.children import Children
 from dedup_lab.judging import LOG, judge
@@ -36,6 +38,22 @@ def test_the_local_engine_and_the_oracle_judge_where_an_experiment_asks_for_it(t
     assert not (work / LOG).exists(), "Spark was not started"
     keep(folder, said)
     assert recall(folder).local == said.local
+
+
+@pytest.mark.parametrize(("arrivals", "sound"), [((0, 1), True), ((0, 5), False)])
+def test_the_judge_that_gave_up_is_named_and_no_other(arrivals: tuple[int, int], sound: bool, tmp_path: Path) -> None:
+    """Of a history that the local engine cannot read it was said that Spark did not verify it, which nobody asked."""
+    received = [(arrival, 0, 0, entry, 0, 0, entry + 1) for entry, arrival in enumerate(arrivals)]
+    write_history(tmp_path / "run", History([(0, 1), (0, 2)], [(0, 1, 0, 0, 0, 0, 0), (0, 2, 0, 0, 0, 1, 0)], received))
+    children = Children()
+    try:
+        (said,) = judge([tmp_path / "run"], children, tmp_path / "work", 60, lambda _text: None, by_size=True)
+    finally:
+        children.close()
+    assert (said.judge, said.said is not None) == (Engine.LOCAL, sound)
+    told = [reason.text for reason in judge_alone(said, Expectation.EXACTLY_ONCE).reasons]
+    silent = "the local engine did not verify this history; it has to judge every history"
+    assert (silent in told, any("Spark" in each for each in told)) == (not sound, False)
 
 
 def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ class Naive:
         return tuple(fault.name for fault in self.faults if any(self._under_way(each, fault) for each in messages))
 
     def _under_way(self, message: Message, fault: Any) -> bool:
-        if message not in self.sent:
+        if message not in self.sent or not self.ticks:
             return False
         for tick in self.ticks:
             if tick["kind"] == 0 and fault.healed_ns is not None:

@@ -4,9 +4,9 @@ import inspect
 from pathlib import Path
 
 import pytest
-from tests.builders import Golden, History, golden_histories, write_history
+from tests.builders import Golden, History, golden_histories, write_history, write_pair
 
-from dedup.history import histories
+from dedup.history import histories, pairs
 from dedup.judgement.anomalies import MAX_WITNESSES, Verification
 from dedup.judgement.counts import Counts
 from dedup.wire.manifests import FaultRecord
@@ -83,6 +83,31 @@ def test_copies_are_put_down_to_the_fault_in_whose_time_they_were_under_way(
     said, (other,) = oracle.judge(tmp_path), local.verify([tmp_path]).runs
     assert said.counts.values_with_duplicates == 2
     assert said.copies_during == other.copies_during == ({} if copies is None else {"cut": copies})
+
+
+def test_without_a_tick_of_the_clock_no_copy_is_put_down_to_a_fault(tmp_path: Path) -> None:
+    """A CSV pair has no times: its copies seemed under way in the time of every fault, and a control convinced by them.
+
+    The twin is the first case above: the same history, with its clock.
+    """
+    cut = FaultRecord(name="cut", kind="killTCP", requested_message=1, injected_ns=40, healed_ns=50)
+    write_pair(tmp_path / "pair", TWICE)
+    pairs.unpack(tmp_path / "pair", tmp_path / "run")
+    manifest = histories.read_manifest(tmp_path / "run").model_copy(update={"faults": (cut,)})
+    (tmp_path / "run" / histories.MANIFEST).write_text(manifest.model_dump_json())
+    said, (other,) = oracle.judge(tmp_path / "run"), local.verify([tmp_path / "run"]).runs
+    assert said.counts.values_with_duplicates == 2
+    assert said.copies_during == other.copies_during == {"cut": 0}
+
+
+@pytest.mark.parametrize("holes", [(2, 5, 6), (6, 5, 2)])
+def test_holes_are_the_same_in_whatever_order_a_manifest_names_them(holes: tuple[int, ...], tmp_path: Path) -> None:
+    """The engine took those that were out of order for gaps that overlap, so the two judges disagreed."""
+    received = [(0, 0, 0, 0, 0, 0, 1), (1, 0, 0, 9, 0, 0, 2)]
+    write_history(tmp_path, History(received=received, ends={0: {0: 10}}, holes={0: holes}))
+    (other,) = local.verify([tmp_path]).runs
+    gaps = [f"partition 0, ledger 0: entries {entries} were not read" for entries in ("1 to 1", "3 to 4", "7 to 8")]
+    assert list(oracle.judge(tmp_path).gaps) == list(other.gaps) == gaps
 
 
 @pytest.mark.parametrize("name", Counts.model_fields)

@@ -259,7 +259,7 @@ def settings_of(manifest: Manifest) -> dict[str, str]:
 
 
 def _named(config: Mapping[str, str], manifest: Manifest) -> dict[str, str]:
-    names = (manifest.run_id, manifest.topic)
+    names = [each for each in (manifest.run_id, manifest.topic) if each]  # "" is in every value
     return {
         key: "named after the run" if any(name in value for name in names) else value
         for key, value in config.items()

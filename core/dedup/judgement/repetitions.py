@@ -1,7 +1,7 @@
 """Which of a run's attempts is its result, and why the others are not.
 
 The result is the first attempt that may not be repeated (dedup/judgement/endings.py): a history, or a failure after the
-first message. A later history is judged too, since a witness counts in every attempt. But it can never replace the
+first message. Later histories are judged too, since a witness counts in every attempt. But they can never replace the
 result: a choice between attempts would allow any verdict.
 
 One kind of history may be replaced by the next attempt: one whose manifest records that its faults missed the traffic,
@@ -82,18 +82,23 @@ def _judge_attempts(in_order: Sequence[Evidence], demand: Demand, run: Run) -> R
     if len(finished) > 1:
         numbers = ", ".join(str(attempt.attempt) for attempt in finished)
         errors.append(f"attempts {numbers} are all finished; a finished run is never repeated")
-    return _with(judged, [Reason(verdict=Verdict.ERROR, code=Code.JUDGED_TWICE, text=text) for text in errors])
+    twice = [Reason(verdict=Verdict.ERROR, code=Code.JUDGED_TWICE, text=text) for text in errors]
+    later = _against(finished[1:], demand, "which came later")
+    return _with(judged, [*(reason for reason in later if reason.verdict is Verdict.FAIL), *twice])
 
 
 def _held_against(judged: RunVerdict, replaced: Sequence[Evidence], demand: Demand) -> RunVerdict:
     """The verdict with all reasons against the replaced attempts, except the one for which they were replaced."""
-    reasons = [
-        reason.model_copy(update={"text": f"attempt {attempt.attempt}, which was replaced: {reason.text}"})
-        for attempt in replaced
-        for reason in judge_run(attempt, demand).reasons
-        if reason.verdict is not Verdict.PASS and reason.code != Code.FAULT_VACUOUS
-    ]
-    return _with(judged, reasons)
+    reasons = _against(replaced, demand, "which was replaced")
+    return _with(judged, [reason for reason in reasons if reason.code != Code.FAULT_VACUOUS])
+
+
+def _against(attempts: Sequence[Evidence], demand: Demand, which: str) -> Iterator[Reason]:
+    """The reasons against attempts that are not the run's result, in words that say so."""
+    for attempt in attempts:
+        for reason in judge_run(attempt, demand).reasons:
+            if reason.verdict is not Verdict.PASS:
+                yield reason.model_copy(update={"text": f"attempt {attempt.attempt}, {which}: {reason.text}"})
 
 
 def _with(judged: RunVerdict, more: Sequence[Reason]) -> RunVerdict:

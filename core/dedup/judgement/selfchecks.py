@@ -8,7 +8,8 @@ yields contradictions in words, or nothing. A position that was never read is no
 not read it either. One contradiction voids every witness of the run (docs/design.md §7).
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from dedup.judgement.anomalies import Verification
@@ -44,6 +45,13 @@ def _above_the_stable(manifest: Manifest) -> Iterator[str]:
                 )
 
 
+def _number(gaps: Sequence[str]) -> int:
+    """How many gaps these are: the last text may say how many more there are."""
+    *named, last = gaps
+    more = re.fullmatch(r"and (\d+) more", last)
+    return len(named) + (int(more[1]) if more else 1)
+
+
 OF_SENDS: Final = frozenset({"values sent", "ok outcomes", "fail outcomes", "unknown outcomes"})
 """What is counted by value and recorded by send: alike only if each value was sent once."""
 
@@ -64,7 +72,7 @@ def contradictions(manifest: Manifest, answer: Verification, *, gaps: bool = Tru
         yield f"the consumer says that it reached the end, but partitions {sorted(unasked)} were not asked for theirs"
     confirmed = {each.gap for each in consumer.undelivered}
     if gaps and consumer.reached_end and (unread := [gap for gap in answer.gaps if gap not in confirmed]):
-        yield f"the consumer says that it reached the end, but {unread[0]} (gaps: {len(unread):,})"
+        yield f"the consumer says that it reached the end, but {unread[0]} (gaps: {_number(unread):,})"
     if producer.complete and counts.outcomes_missing:
         yield f"the producer says that it is complete, but values without an outcome: {counts.outcomes_missing:,}"
     if producer.complete and counts.sent_outside:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from dedup.payloads import messages_of
+from dedup.wire.faults import Detail
 
 
 class Record(BaseModel):
@@ -341,6 +342,13 @@ class FaultRecord(Record):
     heal_proven: bool = False
     leaked: bool = Field(False, description="still in force after its deadline")
     problems: tuple[str, ...] = Field((), description="activities of the chaos journal that did not succeed, …")
+
+    @field_validator("injector", "target_witness")
+    @classmethod
+    def _is_a_detail(cls, told: dict[str, Any]) -> dict[str, Any]:
+        """Both are read as a detail when the fault is judged: what cannot be read so is refused with the manifest."""
+        Detail.model_validate(told)
+        return told
 
     @property
     def whole_run(self) -> bool:

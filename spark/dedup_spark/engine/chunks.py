@@ -147,8 +147,8 @@ def ends_of(manifest: Manifest) -> Ends:
         for ledger, entries in end.extents:
             ends[end.partition, ledger] = max(entries, ends.get((end.partition, ledger), 0))
         for ledger in {hole.ledger for hole in end.holes}:
-            own = np.array([(hole.first, hole.last) for hole in end.holes if hole.ledger == ledger], np.int64)
-            ends.holes[end.partition, ledger] = own[:, 0], own[:, 1]
+            own = np.array(sorted((hole.first, hole.last) for hole in end.holes if hole.ledger == ledger), np.int64)
+            ends.holes[end.partition, ledger] = own[:, 0], np.maximum.accumulate(own[:, 1])
     return ends
 
 

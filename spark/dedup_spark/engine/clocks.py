@@ -31,7 +31,8 @@ def borders_of(
 ) -> tuple[dict[int, tuple[Borders, ...]], dict[int, list[str]]]:
     """The windows of runs (their number, folder and windows) as row numbers; and damages of clocks, in words.
 
-    Without windows the clock is not read. A row in the same tick as the border counts as under way.
+    Without windows the clock is not read. A row in the same tick as the border counts as under way; without any tick,
+    as in a CSV pair, none does: nothing is known of its time.
     """
     asked = [(run, folder, windows) for run, folder, windows in runs if windows]
 
@@ -52,6 +53,8 @@ def _borders(folder: Place, windows: Sequence[Window]) -> tuple[Borders, ...]:
         table = file.read(columns=CLOCK.names).cast(CLOCK)  # fails if a value is missing
     kind, index, at_ns = (table.column(name).to_numpy() for name in CLOCK.names)
     ends = np.iinfo(np.int64).max
+    if not len(index):
+        return (Borders(0, ends),) * len(windows)
     borders = []
     for window in windows:
         later = index[(kind == CLOCK_SENT) & (at_ns > window.healed_ns)] if window.healed_ns is not None else ()

@@ -26,7 +26,7 @@ Log = tuple[int, int]
 class Ends(dict[Log, int]):
     """(partition, ledger) -> how many entries it holds up to the end position.
 
-    `holes`: the first and the last of the entries that hold no message, in order and apart, where there are any.
+    `holes`: the first and the last of the entries that hold no message, both in order, where there are any.
     """
 
     def __init__(self, ends: Mapping[Log, int] | None = None, holes: Mapping[Log, tuple[Column, Column]] | None = None):
