@@ -136,8 +136,16 @@ def notes(sides: Sequence[Side], found: Sequence[Difference]) -> Iterator[str]:
     if any("machine" in each.what or each.what == "platform" for each in found):
         yield "the machines differ, so messages per second and pauses compare these, too"
     for side in sides:
-        if not any(row.settings for row in side.result.summary.systems if row.system == side.system.name):
+        if _is_older(side):
             yield f"{side.name}: an older dedup made its summary, so its settings in force and its rates are not known"
+
+
+def _is_older(side: Side) -> bool:
+    """Whether its summary is from before summaries had settings and rates: of recorded runs it has neither."""
+    rows = [row for row in side.result.summary.systems if row.system == side.system.name]
+    runs = [run for run in side.result.summary.runs if run.system == side.system.name]
+    told = any(row.settings for row in rows) or any(run.pace is not None for run in runs)
+    return not told and any(run.counts is not None for run in runs)
 
 
 def check_comparable(results: Sequence[Result]) -> None:
