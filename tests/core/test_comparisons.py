@@ -99,6 +99,15 @@ def test_what_is_not_tested_any_more_is_worse() -> None:
     assert worse == ("less: nothing is held against first other",)
 
 
+def test_what_is_not_tested_any_more_is_named_in_one_order() -> None:
+    names = ["dedup", *(f"dedup-{number}" for number in range(6))]
+    kept = [{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}]
+    lost = [{"name": name, "deduplication": "Enabled", "expect": "ExactlyOnce"} for name in names]
+    first, less = kafka(variants=[*kept, *lost], runs=1), kafka(variants=kept, runs=1)
+    worse = compare([result("first", first), result("less", less, day=2)]).worse
+    assert worse == tuple(f"less: no variant {name}, which first has" for name in names)
+
+
 def test_rates_have_bounds_even_if_nothing_was_seen() -> None:
     few = Rate(runs_with=0, runs=20, low=0, high=rate_bound(20))
     assert str(few) == "0 of 20 (< 14.0%)"
