@@ -79,6 +79,14 @@ def test_a_row_for_each_variant() -> None:
     assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
 
 
+def test_a_summary_that_lost_the_runs_of_a_treatment_has_no_merits_of_it() -> None:
+    """Nobody but an editor writes one; each report shows what is there."""
+    whole = summary()
+    kept = tuple(run for run in whole.runs if run.variant != "dedup")
+    assert [each.heading for each in tables.merits(whole)] == ["kafka-dedup-002, as every run of kafka dedup:"]
+    assert list(tables.merits(whole.model_copy(update={"runs": kept}))) == []
+
+
 def test_a_row_for_each_run() -> None:
     row = next(row for row in summary().runs if row.run_id == "kafka-dedup-001")
     assert (row.verdict, row.effective, row.void, row.deduplication_in_force) == ("pass", True, False, True)
