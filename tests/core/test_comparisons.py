@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Collection
+from typing import Any, Final
 
 import pytest
 from tests.core.comparing import kafka, result, summary
@@ -16,6 +17,7 @@ from dedup.judgement.endings import Kind, Repetition
 from dedup.judgement.verdicts import Verdict
 
 OLD = kafka("3.9.0")
+CONTROL_ALONE: Final = [{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}]
 
 
 def row(comparison: Comparison, side: str, variant: str = "dedup") -> Row:
@@ -92,7 +94,7 @@ def test_verdicts_get_worse_from_pass_to_inconclusive_to_error_to_fail(
 
 
 def test_what_is_not_tested_any_more_is_worse() -> None:
-    only = kafka(variants=[{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}])
+    only = kafka(variants=CONTROL_ALONE)
     assert "less: no variant dedup, which first has" in compare([result("first"), result("less", only, day=2)]).worse
     both = kafka(systems=[{"name": "kafka", "kafka": {}}, {"name": "other", "kafka": {}}])
     worse = compare([result("first", both), result("less", day=2)]).worse
@@ -101,7 +103,7 @@ def test_what_is_not_tested_any_more_is_worse() -> None:
 
 def test_what_is_not_tested_any_more_is_named_in_one_order() -> None:
     names = ["dedup", *(f"dedup-{number}" for number in range(6))]
-    kept = [{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}]
+    kept = CONTROL_ALONE
     lost = [{"name": name, "deduplication": "Enabled", "expect": "ExactlyOnce"} for name in names]
     first, less = kafka(variants=[*kept, *lost], runs=1), kafka(variants=kept, runs=1)
     worse = compare([result("first", first), result("less", less, day=2)]).worse
@@ -184,6 +186,15 @@ def test_failed_runs_that_no_rate_has_make_the_verdict_worse_and_are_named() -> 
     assert [cell for cell in list(trend(comparison))[2] if "not effective" in cell]
     single = compare([result("new"), missed(result("old", OLD, failed=1, day=2), [1])])
     assert "old dedup: 1 run that failed is not effective, so " in "\n".join(claims(single))
+
+
+@pytest.mark.parametrize("first", [{}, {"variants": CONTROL_ALONE}], ids=["in the first one, too", "added later"])
+def test_a_trend_tells_failed_runs_of_what_promises_something(first: dict[str, Any]) -> None:
+    """Nothing is tested of a variant that the first execution lacks; it is told all the same."""
+    comparison = compare([result("first", kafka(**first)), result("then", failed=4, day=2)])
+    headings, _, then = trend(comparison)
+    told = dict(zip(headings, then, strict=True))
+    assert told["dedup: failed"].startswith("4 of 10") and told["messages/s"] == "1,006"
 
 
 def test_a_side_whose_failed_runs_are_not_effective_is_not_called_better_without_a_word() -> None:

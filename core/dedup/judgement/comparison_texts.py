@@ -10,6 +10,7 @@ from dedup.errors import shown
 from dedup.judgement.comparisons import Comparison, Contrast, Rate, Ratio, Row, SideRow
 from dedup.judgement.conditions import MOST_SHOWN, UNKNOWN, Difference, Weight
 from dedup.judgement.counts import COUNTS
+from dedup.judgement.verdicts import is_treatment
 
 WEIGHTS: Final = {
     Weight.SUBJECT: "what is compared",
@@ -188,7 +189,8 @@ def _of_subject(
 
 
 def _promises(comparison: Comparison, variant: str) -> bool:
-    return any(each.variant == variant and each.counted == "failed" for each in comparison.contrasts)
+    """Whether failed runs count of it, also where the first result has none of it, and nothing is tested."""
+    return any(each.variant == variant and is_treatment(each.expectation) for each in comparison.rows)
 
 
 def _counted(row: Row, contrast: Contrast) -> str:
