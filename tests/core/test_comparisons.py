@@ -10,7 +10,7 @@ from tests.core.comparing import kafka, result, summary
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation
 from dedup.experiment.statistics import fisher_two_sided, rate_bound
-from dedup.judgement.comparison_texts import claims, sections, trend, trend_claims
+from dedup.judgement.comparison_texts import claims, markdown, sections, trend, trend_claims, trend_markdown
 from dedup.judgement.comparisons import Comparison, Rate, Row, compare
 from dedup.judgement.conditions import UNKNOWN, Result
 from dedup.judgement.endings import Kind, Repetition
@@ -108,6 +108,31 @@ def test_what_is_not_tested_any_more_is_named_in_one_order() -> None:
     first, less = kafka(variants=[*kept, *lost], runs=1), kafka(variants=kept, runs=1)
     worse = compare([result("first", first), result("less", less, day=2)]).worse
     assert worse == tuple(f"less: no variant {name}, which first has" for name in names)
+
+
+def of_client(version: str) -> Comparison:
+    """Two results, the second of which has this version of a client, as its program tells it."""
+    other = result("other", day=2)
+    versions = {"kafka": other.summary.versions["kafka"] | {"confluent-kafka": version}}
+    return compare([result("first"), other._replace(summary=other.summary.model_copy(update={"versions": versions}))])
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("<img src=x>", r"\<img src=x>"),
+        ("@everyone", r"\@everyone"),
+        ("[click](http://x)", r"[click]\(http://x)"),
+        (r"a\|b", r"a\\\|b"),
+        (r"a\<b>", r"a\\\<b>"),
+        ("3.1 (< 4), a@b", "3.1 (< 4), a@b"),
+    ],
+)
+def test_text_of_others_is_no_markup(version: str, told: str) -> None:
+    comparison = of_client(version)
+    assert f"| client | 2.16.0 | {told} |" in markdown(comparison)
+    assert f"client: 2.16.0 → {told}" in "\n".join(trend_markdown(comparison))
+    assert dict(sections(comparison)[0].rows)["client"][1] == version, "the terminal has no markup"
 
 
 def test_rates_have_bounds_even_if_nothing_was_seen() -> None:
