@@ -150,6 +150,7 @@ _RULES: Final[dict[str, Callable[[Mapping[str, Any], object], Words]]] = {
     "int_parsing_size": _fixed("this number is too large", "write a smaller one"),
     "float_type": _fixed("this must be a number", "write digits, without quotes or a unit"),
     "finite_number": _fixed("this must be a finite number", "write digits"),
+    "bool_type": _fixed("this must be true or false", "write one of them, without quotes"),
     "list_type": _fixed("this must be a list", "begin each item with a dash"),
     "string_type": _quoted,
     "string_too_long": lambda limits, _: (f"at most {limits['max_length']} characters are allowed", "shorten it"),

@@ -165,7 +165,7 @@ def _parsed(path: Place, found: bytes) -> Experiment:
     """What an experiment.json says; EvidenceError, in one line, if it is damaged."""
     try:
         return parse(json.loads(found), source=str(path))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise EvidenceError(
             where=str(path),
             got="text that is not JSON",

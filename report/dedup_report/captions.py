@@ -29,6 +29,9 @@ def of_timeline(rates: Rates, latencies: Latencies | str, run: RunRow) -> Iterat
     for each in rates.recoveries:
         if each.seconds is None:
             yield f"Fault {each.fault}: no such silence while it was in force."
+        elif not each.answered:
+            lasted = f"lasted to the end, {each.seconds:.2f} s after its injection: no acknowledgement came any more"
+            yield f"Fault {each.fault}: the last silence that began before it had healed {lasted}."
         else:
             ended = f"ended {each.seconds:.2f} s after its injection"
             yield f"Fault {each.fault}: the last silence that began before it had healed {ended}."

@@ -81,7 +81,7 @@ def _experiment(root: Place) -> dict[str, Any] | None:
     """The experiment as it was run, as `dedup run` takes it; None if the folder has none that can be read."""
     try:
         found = parse(json.loads((root / EXPERIMENT).read_text()), source=str(root / EXPERIMENT))
-    except (DedupError, OSError, ValueError):
+    except (DedupError, OSError, ValueError, RecursionError):
         return None
     document = found.model_dump(mode="json", by_alias=True, exclude_none=True)
     return {

@@ -36,6 +36,8 @@ class Silence(NamedTuple):
 
     begin_s: float
     end_s: float
+    answered: bool = True
+    """Whether an acknowledgement ended it; else none came any more, and it lasted to the last tick of the run."""
 
     @property
     def seconds(self) -> float:
@@ -56,6 +58,8 @@ class Recovery(NamedTuple):
 
     fault: str
     seconds: float | None
+    answered: bool = True
+    """As of that silence."""
 
 
 class Rates(NamedTuple):
@@ -92,7 +96,7 @@ def rates_of(folder: Place, manifest: Manifest) -> Rates | None:
         return None
     acknowledged, errors = _told_apart(folder, manifest, outcomes[1])
     edges = np.linspace(0, last, BINS + 1)
-    silences = tuple(_silences(sent, (outcomes[0], acknowledged + errors), acknowledged))
+    silences = tuple(_silences(sent, (outcomes[0], acknowledged + errors), acknowledged, last))
     spans = tuple(_span(fault, begin, last) for fault in manifest.faults if fault.injected_ns is not None)
     return Rates(
         edges_s=edges,
@@ -132,22 +136,24 @@ def _binned(at: Times, new: Numbers, edges: Times) -> Times:
     return np.asarray(found / np.diff(edges), np.float64)
 
 
-def _silences(sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers) -> Iterator[Silence]:
-    """The silences: from when a message waited and the last acknowledgement was over, to the next acknowledgement.
+def _silences(
+    sent: tuple[Times, Numbers], outcomes: tuple[Times, Numbers], acknowledged: Numbers, last: float
+) -> Iterator[Silence]:
+    """The silences: from when a message waited and the last acknowledgement was over, to the next one, or to the end.
 
     If nothing waited at an acknowledgement, it is the next send that begins to wait. A send has no tick of its own if
     it came within 10 ms of the tick before it, or if its chunk had to wait for room; both began to wait at once.
     """
     arrived = outcomes[0][acknowledged > 0]
-    begins, ends = np.concatenate(([0.0], arrived[:-1])), arrived
-    long = ends - begins >= SILENCE_S
-    for begin, end in zip(begins[long], ends[long], strict=True):
+    begins, ends = np.concatenate(([0.0], arrived)), np.concatenate((arrived, [last]))
+    for number in np.flatnonzero(ends - begins >= SILENCE_S):
+        begin, end, answered = begins[number], ends[number], bool(number < len(arrived))
         gone = sent[1][sent[0] <= begin].sum()
         waits = gone > outcomes[1][outcomes[0] <= begin].sum()
-        between = sent[0][(sent[0] > begin) & (sent[0] < end)]
+        between = sent[0][(sent[0] > begin) & ((sent[0] < end) if answered else (sent[0] <= end))]
         since = begin if waits or not len(between) else between[0]
         if end - since >= SILENCE_S:
-            yield Silence(float(since), float(end))
+            yield Silence(float(since), float(end), answered)
 
 
 def _span(fault: FaultRecord, begin: int, last: float) -> Span:
@@ -157,8 +163,11 @@ def _span(fault: FaultRecord, begin: int, last: float) -> Span:
 
 
 def _recovery(span: Span, silences: tuple[Silence, ...]) -> Recovery:
-    ends = [each.end_s for each in silences if each.begin_s < span.end_s and each.end_s > span.begin_s]
-    return Recovery(span.name, max(ends) - span.begin_s if ends else None)
+    during = [each for each in silences if each.begin_s < span.end_s and each.end_s > span.begin_s]
+    if not during:
+        return Recovery(span.name, None)
+    latest = max(during, key=lambda silence: silence.end_s)
+    return Recovery(span.name, latest.end_s - span.begin_s, latest.answered)
 
 
 def _noticed(folder: Place, begin: int) -> dict[str, Times]:

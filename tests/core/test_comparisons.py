@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Collection
+from typing import Any, Final
 
 import pytest
 from tests.core.comparing import kafka, result, summary
@@ -9,13 +10,14 @@ from tests.core.comparing import kafka, result, summary
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import Expectation
 from dedup.experiment.statistics import fisher_two_sided, rate_bound
-from dedup.judgement.comparison_texts import claims, sections, trend, trend_claims
+from dedup.judgement.comparison_texts import claims, markdown, sections, trend, trend_claims, trend_markdown
 from dedup.judgement.comparisons import Comparison, Rate, Row, compare
 from dedup.judgement.conditions import UNKNOWN, Result
 from dedup.judgement.endings import Kind, Repetition
 from dedup.judgement.verdicts import Verdict
 
 OLD = kafka("3.9.0")
+CONTROL_ALONE: Final = [{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}]
 
 
 def row(comparison: Comparison, side: str, variant: str = "dedup") -> Row:
@@ -92,11 +94,45 @@ def test_verdicts_get_worse_from_pass_to_inconclusive_to_error_to_fail(
 
 
 def test_what_is_not_tested_any_more_is_worse() -> None:
-    only = kafka(variants=[{"name": "control", "deduplication": "Disabled", "expect": "Duplicates"}])
+    only = kafka(variants=CONTROL_ALONE)
     assert "less: no variant dedup, which first has" in compare([result("first"), result("less", only, day=2)]).worse
     both = kafka(systems=[{"name": "kafka", "kafka": {}}, {"name": "other", "kafka": {}}])
     worse = compare([result("first", both), result("less", day=2)]).worse
     assert worse == ("less: nothing is held against first other",)
+
+
+def test_what_is_not_tested_any_more_is_named_in_one_order() -> None:
+    names = ["dedup", *(f"dedup-{number}" for number in range(6))]
+    kept = CONTROL_ALONE
+    lost = [{"name": name, "deduplication": "Enabled", "expect": "ExactlyOnce"} for name in names]
+    first, less = kafka(variants=[*kept, *lost], runs=1), kafka(variants=kept, runs=1)
+    worse = compare([result("first", first), result("less", less, day=2)]).worse
+    assert worse == tuple(f"less: no variant {name}, which first has" for name in names)
+
+
+def of_client(version: str) -> Comparison:
+    """Two results, the second of which has this version of a client, as its program tells it."""
+    other = result("other", day=2)
+    versions = {"kafka": other.summary.versions["kafka"] | {"confluent-kafka": version}}
+    return compare([result("first"), other._replace(summary=other.summary.model_copy(update={"versions": versions}))])
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        ("<img src=x>", r"\<img src=x>"),
+        ("@everyone", r"\@everyone"),
+        ("[click](http://x)", r"[click]\(http://x)"),
+        (r"a\|b", r"a\\\|b"),
+        (r"a\<b>", r"a\\\<b>"),
+        ("3.1 (< 4), a@b", "3.1 (< 4), a@b"),
+    ],
+)
+def test_text_of_others_is_no_markup(version: str, told: str) -> None:
+    comparison = of_client(version)
+    assert f"| client | 2.16.0 | {told} |" in markdown(comparison)
+    assert f"client: 2.16.0 → {told}" in "\n".join(trend_markdown(comparison))
+    assert dict(sections(comparison)[0].rows)["client"][1] == version, "the terminal has no markup"
 
 
 def test_rates_have_bounds_even_if_nothing_was_seen() -> None:
@@ -175,6 +211,15 @@ def test_failed_runs_that_no_rate_has_make_the_verdict_worse_and_are_named() -> 
     assert [cell for cell in list(trend(comparison))[2] if "not effective" in cell]
     single = compare([result("new"), missed(result("old", OLD, failed=1, day=2), [1])])
     assert "old dedup: 1 run that failed is not effective, so " in "\n".join(claims(single))
+
+
+@pytest.mark.parametrize("first", [{}, {"variants": CONTROL_ALONE}], ids=["in the first one, too", "added later"])
+def test_a_trend_tells_failed_runs_of_what_promises_something(first: dict[str, Any]) -> None:
+    """Nothing is tested of a variant that the first execution lacks; it is told all the same."""
+    comparison = compare([result("first", kafka(**first)), result("then", failed=4, day=2)])
+    headings, _, then = trend(comparison)
+    told = dict(zip(headings, then, strict=True))
+    assert told["dedup: failed"].startswith("4 of 10") and told["messages/s"] == "1,006"
 
 
 def test_a_side_whose_failed_runs_are_not_effective_is_not_called_better_without_a_word() -> None:

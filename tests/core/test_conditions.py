@@ -78,12 +78,47 @@ def test_how_much_was_done_is_listed_last() -> None:
     assert noted(result("few"), result("many", more, day=2)) == []
 
 
+def with_acks(made: Result, **by_variant: str) -> Result:
+    """The result as if the producer's acks had been these in its variants."""
+    rows = tuple(
+        row.model_copy(update={"settings": row.settings | {"acks": by_variant[row.variant]}})
+        for row in made.summary.systems
+    )
+    return made._replace(summary=made.summary.model_copy(update={"systems": rows}))
+
+
+def test_a_setting_that_is_not_the_same_in_all_variants_of_one_side_is_told_by_variant_of_each_side() -> None:
+    """Java's client has acks=1 by default in old versions, unless it is idempotent; in new ones always all."""
+    new = with_acks(result("new"), control="all", dedup="all")
+    old = with_acks(result("old", day=2), control="1", dedup="all")
+    assert told(new, old) == {"the producer's acks of control": ("confounder", "all", "1")}
+    assert told(old, new) == {"the producer's acks of control": ("confounder", "1", "all")}
+
+
+def test_its_innocent_twin_is_told_once() -> None:
+    new = with_acks(result("new"), control="all", dedup="all")
+    old = with_acks(result("old", day=2), control="1", dedup="1")
+    assert told(new, old) == {"the producer's acks": ("confounder", "all", "1")}
+
+
+def without_settings(name: str, **of_runs: Any) -> Result:
+    """A result without settings in force, and with these changes of its runs."""
+    made = result(name, day=2)
+    rows = tuple(row.model_copy(update={"settings": {}}) for row in made.summary.systems)
+    runs = tuple(run.model_copy(update=of_runs) for run in made.summary.runs)
+    return made._replace(summary=made.summary.model_copy(update={"systems": rows, "runs": runs, "machines": ()}))
+
+
 def test_an_older_summary_has_no_settings_and_that_is_no_difference() -> None:
-    older = result("older", day=2)
-    rows = tuple(row.model_copy(update={"settings": {}}) for row in older.summary.systems)
-    older = older._replace(summary=older.summary.model_copy(update={"systems": rows, "machines": ()}))
+    older = without_settings("older", pace=None)
     assert told(result("new"), older) == {}
     assert any(line.startswith("older: an older dedup made its summary") for line in noted(result("new"), older))
+
+
+@pytest.mark.parametrize("of_runs", [{"pace": None, "counts": None}, {}], ids=["no history", "a client without any"])
+def test_a_summary_without_settings_is_not_always_an_older_one(of_runs: dict[str, Any]) -> None:
+    """No run has a history; or a client of the user's own has told no settings, and its rates are known."""
+    assert not any("older" in line for line in noted(result("new"), without_settings("empty", **of_runs)))
 
 
 @pytest.mark.parametrize(

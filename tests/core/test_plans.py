@@ -1,7 +1,7 @@
 """The plan: every run once, control and treatment side by side, and the same order from the same seed."""
 
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.core import evidences
@@ -83,6 +83,12 @@ def test_a_variant_deduplicates_if_it_says_so() -> None:
     assert [deduplicates(variant) for variant in experiment().spec.variants] == [False, True]
 
 
+LAST: Final = evidences.MESSAGES
+CUT: Final = {"killTCP": {"duration": "2s"}}
+REPLY: Final = {"message": {"api": "Produce", "frame": "Reply", "action": "Lose"}}
+"""A single frame may be the last one: it stands for what is in flight."""
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -91,6 +97,9 @@ def test_a_variant_deduplicates_if_it_says_so() -> None:
         ({"runs": 2}, None),
         ({"runs": 50, "confidencePercent": 95, "variants": [ALONE]}, "one of them is not there"),
         ({"runs": 50, "variants": [ALONE]}, None),
+        ({"faults": [{"name": "cut", "at": {"message": LAST}, **CUT}]}, "fault cut begins when the last message was"),
+        ({"faults": [{"name": "cut", "at": {"message": LAST - 1}, **CUT}]}, None),
+        ({"faults": [{"name": "lost", "at": {"message": LAST}, **REPLY}]}, None),
     ],
 )
 def test_what_cannot_pass_is_known_before_anything_begins(changes: dict[str, Any], words: str | None) -> None:

@@ -93,6 +93,8 @@ NOTHING: Final = "write a value or take the key out"
         ("spec/workload/messages", True, f"got true; {WHOLE}"),
         ("spec/workload/messages", [], f"got []; {WHOLE}"),
         ("spec/seed", float("inf"), f"got Infinity; {WHOLE}"),
+        ("spec/suspend", "true", 'got "true"; this must be true or false; write one of them, without quotes'),
+        ("spec/suspend", 1, "got 1; this must be true or false; write one of them, without quotes"),
         ("spec/confidencePercent", "95%", 'got "95%"; this must be a number; write digits, without quotes or a unit'),
         ("spec/systems/0/kafka/version", 4.3, f'got 4.3; {TEXT}: "4.3"'),
         ("metadata/name", 5, f'got 5; {TEXT}: "5"'),

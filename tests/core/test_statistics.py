@@ -197,6 +197,14 @@ def test_the_interval_is_that_of_mann_and_whitneys_tables(values: int, critical:
     assert sum(ratio > found.high for ratio in ratios) == left_out
 
 
+@pytest.mark.parametrize(("percent", "cut"), [(50, 100), (80, 40), (95, 10)])
+def test_the_place_of_one_run_among_many_has_no_normal_distribution(percent: float, cut: int) -> None:
+    """Of one value and 401 each of the 402 orders is as likely as any other, whichever side has the one."""
+    one, many = [1.0], [float(value) for value in range(1, 402)]
+    assert ratio_of(one, many, significance(percent)) == (201, cut, 402 - cut, True)
+    assert ratio_of(many, one, significance(percent)) == (1 / 201, 1 / (402 - cut), 1 / cut, True)
+
+
 @pytest.mark.parametrize(("first", "other"), [([], [1.0]), ([1.0], []), ([0.0, 1.0], [1.0])])
 def test_what_has_no_ratio(first: list[float], other: list[float]) -> None:
     assert ratio_of(first, other, Fraction(1, 20)) is None

@@ -35,6 +35,28 @@ def test_what_people_ask_first_is_at_the_top() -> None:
     assert document["versions"] == {"kafka": {"broker": "4.3.1", "dedup": "0.1.0", "confluent-kafka": "2.16.0"}}
 
 
+def told_client(**by_variant: str) -> str:
+    """What the summary says of the client, where the tester's own is 2.16.1 and these versions sent."""
+    made, found = experiment(), []
+    for each in all_evidence(made):
+        assert each.manifest is not None
+        sender = each.manifest.producer.model_copy(update={"library_version": by_variant[each.manifest.variant]})
+        update = {"producer": sender, "versions": {"confluent-kafka": "2.16.1"}}
+        found.append(each.model_copy(update={"manifest": each.manifest.model_copy(update=update)}))
+    return summary(found).versions["kafka"]["confluent-kafka"]
+
+
+def test_the_version_of_a_client_is_that_which_sent_and_not_the_one_that_asks_brokers() -> None:
+    assert told_client(control="confluent-kafka 2.3.0", dedup="confluent-kafka 2.3.0") == "confluent-kafka 2.3.0"
+    assert told_client(control="confluent-kafka 2.16.1", dedup="confluent-kafka 2.16.1") == "confluent-kafka 2.16.1"
+
+
+@pytest.mark.parametrize("control", ["2.3.0", "2.16.1"])
+def test_versions_of_several_variants_are_all_told_in_one_order(control: str) -> None:
+    other = {"2.3.0": "2.16.1", "2.16.1": "2.3.0"}[control]
+    assert told_client(control=control, dedup=other) == "2.16.1 and 2.3.0"
+
+
 def test_a_row_for_each_variant() -> None:
     control, treatment = summary().systems
     assert (control.variant, control.deduplication, control.runs_with_copies, control.strength) == (
@@ -55,6 +77,14 @@ def test_a_row_for_each_variant() -> None:
         "2 clean effective runs: fewer than 77.7% of runs go wrong (95 % confidence, if runs are independent)"
     )
     assert treatment.rate_bound == pytest.approx(0.7764, abs=1e-4)
+
+
+def test_a_summary_that_lost_the_runs_of_a_treatment_has_no_merits_of_it() -> None:
+    """Nobody but an editor writes one; each report shows what is there."""
+    whole = summary()
+    kept = tuple(run for run in whole.runs if run.variant != "dedup")
+    assert [each.heading for each in tables.merits(whole)] == ["kafka-dedup-002, as every run of kafka dedup:"]
+    assert list(tables.merits(whole.model_copy(update={"runs": kept}))) == []
 
 
 def test_a_row_for_each_run() -> None:

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from tests.builders import History, write_history
 
+from dedup.judgement.summaries import RunRow
+from dedup.judgement.verdict_kinds import Verdict
 from dedup.wire.manifests import FaultRecord
+from dedup_report import captions
 from dedup_report.rates import Rates, Recovery, Silence, rates_of
 
 MS = 1_000_000
@@ -13,6 +16,10 @@ SENT = [(0, value) for value in range(1, 101)]
 OK = [(0, value, 0, 0, 0, value, 0) for value in range(1, 101)]
 SENDS = [(0, 50, 10 * MS), (0, 100, 20 * MS)]
 CUT = FaultRecord(name="cut", kind="killTCP", requested_message=5, injected_ns=15 * MS, healed_ns=2_000 * MS)
+RUN = RunRow(
+    run_id="kafka-dedup-001", attempt=1, system="kafka", variant="dedup", run=1, verdict=Verdict.PASS, reasons=(),
+    effective=True, void=False, counts=None,
+)  # fmt: skip
 
 
 def rates(folder: Path, clock: list[tuple[int, int, int]], *faults: FaultRecord, failed: int = 0) -> Rates | None:
@@ -50,12 +57,36 @@ def test_an_error_is_no_acknowledgement(tmp_path: Path) -> None:
     assert not twin.errors.any() and [silence.begin_s for silence in twin.silences] == [0.5]
 
 
+def test_what_is_never_acknowledged_again_is_a_silence_to_the_end(tmp_path: Path) -> None:
+    clock = [*SENDS, (1, 40, 30 * MS), (1, 100, 5_030 * MS)]
+    found = rates(tmp_path / "lost", clock, CUT, failed=60)
+    assert found is not None and found.silences == (Silence(0.03, 5.03, answered=False),)
+    ((fault, seconds, answered),) = found.recoveries
+    assert fault == "cut" and seconds == pytest.approx(5.015) and not answered
+    told = " ".join(captions.of_timeline(found, "", RUN))
+    assert "Longest silence: 5.00 s" in told and "lasted to the end, 5.02 s after its injection" in told
+    twin = rates(tmp_path / "twin", clock, CUT)
+    assert twin is not None and twin.silences == (Silence(0.03, 5.03),) and twin.recoveries[0].answered
+    assert "ended 5.02 s after its injection" in " ".join(captions.of_timeline(twin, "", RUN))
+
+
+def test_a_run_without_any_acknowledgement_is_one_silence(tmp_path: Path) -> None:
+    found = rates(tmp_path, [*SENDS, (1, 100, 5_030 * MS)], failed=100)
+    assert found is not None and found.silences == (Silence(0.01, 5.03, answered=False),)
+
+
+def test_nothing_waits_before_the_last_send_of_a_slow_producer(tmp_path: Path) -> None:
+    """The last messages have no outcome, as of a producer that was killed."""
+    found = rates(tmp_path, [(0, 50, 10 * MS), (1, 50, 30 * MS), (0, 100, 1_010 * MS)])
+    assert found is not None and not found.silences
+
+
 def test_recovery_is_told_from_the_injection_to_the_end_of_the_last_pause(tmp_path: Path) -> None:
     clock = [*SENDS, (1, 40, 30 * MS), (1, 60, 1_030 * MS), (1, 100, 1_830 * MS)]
     found = rates(tmp_path / "cut", clock, CUT)
     assert found is not None
-    ((fault, seconds),) = found.recoveries
-    assert fault == "cut" and seconds == pytest.approx(1.815)
+    ((fault, seconds, answered),) = found.recoveries
+    assert fault == "cut" and seconds == pytest.approx(1.815) and answered
     later = CUT.model_copy(update={"injected_ns": 1_900 * MS})
     twin = rates(tmp_path / "twin", clock, later)
     assert twin is not None and twin.recoveries == (Recovery("cut", None),)

@@ -13,7 +13,8 @@ import pytest
 from tests.lab.conftest import Command, one_line
 from tests.lab.test_results import finished
 
-from dedup.history.reports import SUMMARY
+from dedup.history.reports import EXPERIMENT, SUMMARY, VERIFICATION, recall
+from dedup_report.pages import _experiment
 
 COMMANDS: Final[dict[str, Callable[[Path], tuple[object, ...]]]] = {
     "report": lambda folder: ("report", folder),
@@ -49,6 +50,16 @@ def test_what_cannot_be_read_is_one_line(command: str, unreadable: str, dedup: C
     assert (said.code, said.out) == (4, "")
     assert line.startswith("error ") and str(folder) in line and "got " in line and line.count(";") >= 2
     assert not {"report.html", "junit.xml", "summary.md"} & {each.name for each in folder.iterdir()}
+
+
+def test_a_hundred_thousand_brackets_are_damage_like_any_other(dedup: Command, tmp_path: Path) -> None:
+    folder = finished(tmp_path / "mine")
+    for name in (EXPERIMENT, VERIFICATION):
+        (folder / name).write_text("[" * 100_000)
+    said = dedup("compare", f"a={folder}", f"b={folder}")
+    assert said.code == 4 and "got text that is not JSON" in one_line(said)
+    assert _experiment(folder) is None, "a page without it"
+    assert recall(folder).said is None, "no answer of a judge"
 
 
 def old(document: dict[str, Any]) -> None:

@@ -49,6 +49,12 @@ def out_of_reach(experiment: Experiment) -> str | None:
             f"of a fault it is not known whether it caused {unknown[0].some}, and a control must show that; "
             "take the faults out, or the variant that expects duplicates"
         )
+    last = [each.name for each in spec.faults if each.at.message == spec.workload.messages and not each.given.on_frames]
+    if last:
+        return (
+            f"fault {last[0]} begins when the last message was sent, and one that strikes then tests nothing; "
+            "let it begin earlier, or send more"
+        )
     if (confidence := spec.confidence_percent) is None:
         return None
     expected = [variant.expect for variant in spec.variants]

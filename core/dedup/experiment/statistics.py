@@ -21,7 +21,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import ceil, comb, exp, floor, log, log1p, pow, sqrt
 from statistics import NormalDist, median
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 BOUND_PERCENT = 95
 """The confidence of `rate_bound`, fixed by docs/design.md §7."""
@@ -30,6 +30,8 @@ BISECTIONS = 60
 
 EXACT_PAIRS = 400
 """Up to so many pairs of runs an interval of a ratio is exact; above, the normal distribution is close enough."""
+FEW_RUNS: Final = 8
+"""Unless a side has so few, of which the distribution is no normal one, however many the other has."""
 
 
 class Ratio(NamedTuple):
@@ -178,7 +180,8 @@ def _pairs_outside(first: int, other: int, tail: Fraction) -> int:
     Whitney: the number of ways in which it is k is the coefficient of x^k in the Gaussian binomial coefficient.
     """
     pairs = first * other
-    if pairs > EXACT_PAIRS:
+    first, other = sorted((first, other))
+    if pairs > EXACT_PAIRS and first > FEW_RUNS:
         spread = sqrt(pairs * (first + other + 1) / 12)
         return max(0, floor(pairs / 2 + NormalDist().inv_cdf(float(tail)) * spread))
     ways = [1] + [0] * pairs

@@ -79,7 +79,7 @@ def recall(folder: Place, look: Look = histories.damages) -> Evidence:
         try:
             answers = json.loads((folder / VERIFICATION).read_bytes())
             return Evidence.model_validate({**evidence.model_dump(), **answers})
-        except (FileNotFoundError, ValueError, TypeError, ValidationError):
+        except (FileNotFoundError, ValueError, TypeError, ValidationError, RecursionError):
             return evidence
         except OSError:
             if in_store(folder):  # the store's error proves nothing about the folder

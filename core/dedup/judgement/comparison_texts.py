@@ -3,6 +3,7 @@
 Cells are plain text, made once; a terminal adds colours, and Markdown its bars.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ from dedup.errors import shown
 from dedup.judgement.comparisons import Comparison, Contrast, Rate, Ratio, Row, SideRow
 from dedup.judgement.conditions import MOST_SHOWN, UNKNOWN, Difference, Weight
 from dedup.judgement.counts import COUNTS
+from dedup.judgement.verdicts import is_treatment
 
 WEIGHTS: Final = {
     Weight.SUBJECT: "what is compared",
@@ -18,6 +20,9 @@ WEIGHTS: Final = {
 }
 COUNTED: Final = {"failed": "runs that failed", "with_copies": "runs with copies"}
 DASH: Final = "–"
+BACKSLASH: Final = chr(92)
+_MARKUP: Final = re.compile(r"<(?=[A-Za-z/!?])|(?<!\w)@(?=\w)|(?<=\])[(\[]|[`&]|\\")
+"""What Markdown would not show as it is, in a place where it would not."""
 
 
 class Section(NamedTuple):
@@ -29,16 +34,15 @@ class Section(NamedTuple):
 
 def markdown(comparison: Comparison) -> list[str]:
     """All of it as lines of Markdown, for a pull request or a page."""
-    lines = [f"- {line}" for line in conditions(comparison)]
+    lines = [f"- {_plain(line)}" for line in conditions(comparison)]
     lines += ["", *_markdown(["", *(side.side for side in comparison.sides)], _flat(comparison)), ""]
-    return [shown(line) for line in [*lines, *(f"- {line}" for line in claims(comparison))]]
+    return [*lines, *(f"- {_plain(line)}" for line in claims(comparison))]
 
 
 def trend_markdown(comparison: Comparison) -> list[str]:
     """One row an execution, as lines of Markdown."""
     headings, *rows = trend(comparison)
-    found = [*_markdown(headings, rows), "", *(f"- {line}" for line in trend_claims(comparison))]
-    return [shown(line) for line in found]
+    return [*_markdown(headings, rows), "", *(f"- {_plain(line)}" for line in trend_claims(comparison))]
 
 
 def conditions(comparison: Comparison) -> Iterator[str]:
@@ -188,7 +192,8 @@ def _of_subject(
 
 
 def _promises(comparison: Comparison, variant: str) -> bool:
-    return any(each.variant == variant and each.counted == "failed" for each in comparison.contrasts)
+    """Whether failed runs count of it, also where the first result has none of it, and nothing is tested."""
+    return any(each.variant == variant and is_treatment(each.expectation) for each in comparison.rows)
 
 
 def _counted(row: Row, contrast: Contrast) -> str:
@@ -270,4 +275,9 @@ def _flat(comparison: Comparison) -> Iterator[list[str]]:
 
 def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     for row in (headings, ["---"] * len(headings), *rows):
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
+        yield f"| {' | '.join(_plain(cell).replace('|', BACKSLASH + '|') for cell in row)} |"
+
+
+def _plain(text: str) -> str:
+    """Text of others (a client's version, a host) has no HTML, no link, and no mention of a person."""
+    return _MARKUP.sub(lambda found: BACKSLASH + found[0], shown(text))

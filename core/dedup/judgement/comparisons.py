@@ -379,7 +379,7 @@ def _vanished(results: Sequence[Result], sides: Sequence[Side], against: dict[st
             if not others:
                 yield f"{result.name}: nothing is held against {first.name}"
             for side in others:
-                for name in _names(first) - _names(side):
+                for name in sorted(_names(first) - _names(side)):
                     yield f"{side.name}: no variant {name}, which {first.name} has"
 
 

@@ -136,8 +136,16 @@ def notes(sides: Sequence[Side], found: Sequence[Difference]) -> Iterator[str]:
     if any("machine" in each.what or each.what == "platform" for each in found):
         yield "the machines differ, so messages per second and pauses compare these, too"
     for side in sides:
-        if not any(row.settings for row in side.result.summary.systems if row.system == side.system.name):
+        if _is_older(side):
             yield f"{side.name}: an older dedup made its summary, so its settings in force and its rates are not known"
+
+
+def _is_older(side: Side) -> bool:
+    """Whether its summary is from before summaries had settings and rates: of recorded runs it has neither."""
+    rows = [row for row in side.result.summary.systems if row.system == side.system.name]
+    runs = [run for run in side.result.summary.runs if run.system == side.system.name]
+    told = any(row.settings for row in rows) or any(run.pace is not None for run in runs)
+    return not told and any(run.counts is not None for run in runs)
 
 
 def check_comparable(results: Sequence[Result]) -> None:
@@ -242,27 +250,29 @@ def _facts(side: Side, sides: Sequence[Side]) -> Facts:
 
 
 def _settings(side: Side, sides: Sequence[Side]) -> Iterator[tuple[str, str]]:
-    """The client's settings: those in force by variant, if they are known of all sides; else those asked for."""
+    """The client's settings: those in force, if they are known of all sides; else those asked for.
+
+    One that all variants have with one value, on every side, is told once; else it is told of each variant.
+    """
     shared = set.intersection(*({variant.name for variant in each.result.experiment.spec.variants} for each in sides))
     in_force = {each.name: _in_force(each, shared) for each in sides}
     if not all(in_force.values()):
         for key in sorted({key for each in sides for key in each.system.client.properties}):
             yield f"client.properties.{key}", side.system.client.properties.get(key, "default")
         return
-    yield from in_force[side.name].items()
+    apart = {key for found in in_force.values() for key, values in found.items() if len(set(values.values())) > 1}
+    for key, values in in_force[side.name].items():
+        if key in apart:
+            yield from ((f"the producer's {key} of {variant}", value) for variant, value in values.items())
+        else:
+            yield f"the producer's {key}", next(iter(values.values()))
 
 
-def _in_force(side: Side, variants: Collection[str]) -> dict[str, str]:
-    """The settings in force by variant and key; one that all variants have with one value is told once."""
+def _in_force(side: Side, variants: Collection[str]) -> dict[str, dict[str, str]]:
+    """The settings in force by key and variant; none if they are not known of each of these variants."""
     own = [row for row in side.result.summary.systems if row.system == side.system.name]
     rows = {row.variant: row.settings for row in own if row.variant in variants}
     if not rows or not all(rows.values()):
         return {}
-    found: dict[str, str] = {}
-    for key in dict.fromkeys(key for each in rows.values() for key in each):
-        values = {variant: each.get(key, "default") for variant, each in rows.items()}
-        if len(set(values.values())) == 1:
-            found[f"the producer's {key}"] = next(iter(values.values()))
-        else:
-            found |= {f"the producer's {key} of {variant}": value for variant, value in values.items()}
-    return found
+    keys = dict.fromkeys(key for each in rows.values() for key in each)
+    return {key: {variant: each.get(key, "default") for variant, each in rows.items()} for key in keys}

@@ -147,13 +147,14 @@ def summarise(experiment: Experiment, concluded: ExperimentVerdict, evidence: It
     found = {(each.run_id, each.attempt): each for each in evidence}
     judged = [(verdict, found.get((verdict.run_id, verdict.attempt))) for verdict in concluded.runs]
     versions: dict[str, dict[str, str]] = {system.name: {} for system in experiment.spec.systems}
+    clients: dict[str, dict[str, set[str]]] = {name: {} for name in versions}
     for verdict, each in judged:
         if each is not None and each.manifest is not None:
             versions[verdict.system] |= each.manifest.versions
-            library, version = each.manifest.producer.library, each.manifest.producer.library_version
-            told = versions[verdict.system].setdefault(library, version)
-            if version not in told.split(AND):  # variants may have several
-                versions[verdict.system][library] = AND.join((told, version))
+            sender = each.manifest.producer
+            clients[verdict.system].setdefault(sender.library, set()).add(sender.library_version)
+    for name, told in clients.items():  # variants may have several; the tester's own, which asks brokers, sends nothing
+        versions[name] |= {library: AND.join(sorted(found)) for library, found in told.items()}
     return Summary(
         experiment=concluded.experiment,
         spec_digest=concluded.spec_digest,

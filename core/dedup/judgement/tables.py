@@ -99,8 +99,8 @@ def merits(summary: Summary) -> Iterator[Merits]:
     """Why the verdict is pass, treatment by treatment; nothing for another verdict."""
     for group in summary.systems:
         if summary.verdict is Verdict.PASS and is_treatment(group.expectation):
-            *_, run = (run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant))
-            yield Merits(f"{run.run_id}, as every run of {name_of(group)}:", run.reasons)
+            runs = [run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant)]
+            yield from (Merits(f"{run.run_id}, as every run of {name_of(group)}:", run.reasons) for run in runs[-1:])
 
 
 def name_of(row: RunRow | GroupRow) -> str:
