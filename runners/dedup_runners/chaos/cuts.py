@@ -134,7 +134,8 @@ class NetFilterCut:
 
     def end(self, broker: str) -> bool:
         self._ask(broker, f"nft delete table inet {self._name} 2>&1")
-        return self._name not in self._ask(broker, "nft list tables")
+        left = self._ask(broker, "nft list tables && echo able")
+        return left.endswith("able\n") and self._name not in left  # in no list nothing is, either
 
     def _opened(self, pod: BrokerPod) -> tuple[Shell, str]:
         """A shell in the new container, in which nft works, and the identity of its pod."""
