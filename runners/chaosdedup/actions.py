@@ -42,7 +42,9 @@ STOPS_S: Final = 5.0
 DIES_S: Final = 30.0
 LOOK_EVERY_S: Final = 0.05
 SHELL_S: Final = 10.0
-TOXICS: Final = "dedup-"
+BY: Final = "chaos_run"
+"""In the names of our toxics, where those of a run of dedup have the name of a fault, which has no underline."""
+TOXICS: Final = f"dedup-{BY}-"
 """What the names of our toxics begin with."""
 
 
@@ -210,7 +212,7 @@ def _guarded(url: str, proxies: str, duration_s: float) -> Iterator[Guard]:
         toxiproxy.close()
     if not wanted:
         raise ActivityFailed("proxies: got none; connections are cut and slowed by proxies; make one in Toxiproxy")
-    guard = Guard(url, "chaos", wanted, Path(os.devnull))
+    guard = Guard(url, BY, wanted, Path(os.devnull))
     try:
         guard.protect(duration_s)
         yield guard

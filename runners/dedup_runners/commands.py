@@ -37,6 +37,7 @@ def answer(
             env=environment,
             capture_output=True,
             text=True,
+            errors="replace",
             check=False,
             timeout=timeout_s,
         )

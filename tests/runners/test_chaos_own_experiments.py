@@ -207,6 +207,7 @@ def test_one_that_ends_by_itself_is_left_alone(flag: Path, tmp_path: Path) -> No
         assert supervisor.wait(BOUND_S) == 0
     assert flag.exists()
     assert not (tmp_path / FaultLine.FILE).exists()
+    assert not (tmp_path / "rollbacks.json").exists()
 
 
 def supervising(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
@@ -216,6 +217,21 @@ def supervising(folder: Path, own: dict[str, Any]) -> "subprocess.Popen[bytes]":
     orders = Orders(str(path), str(folder / "journal.json"), until_s, "own", str(folder / FaultLine.FILE))
     told = [sys.executable, "-m", own_experiments.__name__, "supervise", json.dumps(orders._asdict())]
     return subprocess.Popen(told, stdin=subprocess.PIPE, start_new_session=True)
+
+
+def die() -> None:
+    """What the machine does to a process for which it has no memory left."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_one_whose_process_is_killed_is_rolled_back(flag: Path, tmp_path: Path) -> None:
+    killed = {"type": "python", "module": __name__, "func": "die"}
+    own = experiment(flag, removing(flag, for_s=0), {"type": "action", "name": "die", "provider": killed})
+    with supervising(tmp_path, own) as supervisor:
+        assert supervisor.wait(BOUND_S) == 0
+    assert not (tmp_path / "journal.json").exists(), "so the fault says that it was not run to its end"
+    assert (tmp_path / "rollbacks.json").exists()
+    assert flag.exists()
 
 
 def stay(begun: str) -> None:

@@ -45,6 +45,7 @@ class Container:
     deaf: bool = False
     immortal: bool = False
     gone: bool = False
+    cut: bool = False
 
     def shell(self) -> "Container":
         self.gone = False
@@ -60,7 +61,8 @@ class Container:
             raise ShellLost
         if "kill -9" in self.told[-1]:
             return pods.UNDONE
-        return {"cat /proc": self.table, "echo read": "ready\n"}.get(self.told[-1][:9], self.pid)
+        table = self.table + ("" if self.cut else pods.WHOLE)
+        return {"cat /proc": table, "echo read": "ready\n"}.get(self.told[-1][:9], self.pid)
 
     def ended(self, timeout_s: float) -> bool:
         self.gone = not self.immortal
@@ -147,6 +149,15 @@ def test_a_broker_that_cannot_be_looked_into_has_not_lost_its_connections(site: 
     assert not site.idle()
     fakes.by_name["k-0"].deaf = False
     assert site.connections().keys() == {"0", "1"}
+
+
+def test_a_table_that_could_not_be_read_to_its_end_is_not_empty(site: Pods, fakes: Fakes) -> None:
+    """Where no process can be started any more, `cat` says nothing, and the shell goes on."""
+    fakes.by_name["k-0"].cut = True
+    assert site.connections() == {"1": set()} and not site.idle()
+    fakes.by_name["k-0"].cut = False
+    assert site.connections().keys() == {"0", "1"} and site.idle()
+    assert subprocess.run(["sh", "-c", pods.TABLES], capture_output=True, text=True).stdout.endswith(pods.WHOLE)
 
 
 def test_a_kill_holds_strikes_and_is_believed_when_the_kubelet_says_137(site: Pods, fakes: Fakes) -> None:

@@ -13,9 +13,11 @@ from dedup_runners.chaos.containers import refused
     ("error", "said", "unsaid"),
     [
         (ReadTimeoutError(HTTPConnectionPool("h"), "/", "timed out"), "busy", "`get`"),
+        (ApiException(429), "busy", "`get`"),
+        (ApiException(503), "busy", "`get`"),
         (ApiException(403), "`get`", "busy"),
     ],
-    ids=["silence", "a refusal"],
+    ids=["silence", "too many requests", "a defect of its own", "a refusal"],
 )
 def test_who_is_silent_has_not_refused(error: Exception, said: str, unsaid: str) -> None:
     words = str(refused(BrokerPod(namespace="here", name="p", container="kafka"), error))

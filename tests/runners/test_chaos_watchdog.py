@@ -120,6 +120,23 @@ def test_a_fault_whose_injector_dies_is_healed(toxiproxy: FakeToxiproxy, tmp_pat
     assert toxiproxy.names == ["dedup-other"]
 
 
+def test_what_an_injector_had_asked_for_and_came_after_its_end_is_healed(
+    toxiproxy: FakeToxiproxy, tmp_path: Path
+) -> None:
+    """Toxiproxy has the request, and on a busy machine answers who asks what it holds before it has carried it out."""
+    reading, writing = os.pipe()
+    os.write(writing, f"until {1 << 62}\n".encode())
+    os.close(writing)
+    late = threading.Timer(0.4, lambda: toxiproxy.toxics["a"].append({"name": "dedup-cut-1"}))
+    late.start()
+    lines = tmp_path / "faults.jsonl"
+    watchdog.guard(watchdog.Orders(toxiproxy.url, "dedup-cut-1", [*PROXIES], "cut", str(lines)), reading)
+    os.close(reading)
+    late.join()
+    assert toxiproxy.names == []
+    assert [each["detail"]["proxies"] for each in told(lines)] == [["a"]]
+
+
 def test_what_lies_on_both_streams_is_healed_on_both(
     toxiproxy: FakeToxiproxy, tmp_path: Path, place: Path | None
 ) -> None:

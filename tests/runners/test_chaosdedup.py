@@ -19,9 +19,11 @@ import pytest
 from chaoslib.exceptions import ActivityFailed, InterruptExecution
 from tests.runners import proxies
 from tests.runners.test_chaos_extensions import system as system  # the fixture: a mock broker behind a Toxiproxy
+from tests.runners.test_chaos_watchdog import FakeToxiproxy
 
 from chaosdedup import DISTRIBUTION, actions, probes, stamps, systems
 from dedup.experiment.endpoints import Endpoints
+from dedup_runners.chaos.guards import Guard
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import until
 
@@ -143,7 +145,8 @@ def test_answers_are_lost_and_late_and_then_not(system: Endpoints) -> None:
 def test_the_rollback_removes_ours_and_no_other(system: Endpoints) -> None:
     url = str(system.toxiproxy_url)
     toxiproxy = Toxiproxy(url)
-    for name in ("dedup-left", "theirs"):
+    left = f"{actions.TOXICS}1"
+    for name in (left, "theirs"):
         toxiproxy.add("kafka-1", name, "latency", {"latency": 1500, "jitter": 0})
     toxiproxy.close()
     (broker,) = system.brokers
@@ -151,8 +154,21 @@ def test_the_rollback_removes_ours_and_no_other(system: Endpoints) -> None:
     assert probes.answered_in_ms("kafka", "127.0.0.1", broker.proxy_port) >= 1500
     with pytest.raises(ActivityFailed):
         probes.answered_in_ms("kafka", "127.0.0.1", broker.proxy_port, timeout_s=0.1)
-    assert actions.remove_toxics(url) == {"removed": ["dedup-left"]}
+    assert actions.remove_toxics(url) == {"removed": [left]}
     assert probes.count_toxics(url) == 1
+
+
+def test_the_rollback_leaves_what_a_run_of_dedup_has_set() -> None:
+    """An experiment may be a fault of that run: its link's latency, and its other faults, are none of these actions."""
+    fake = FakeToxiproxy()
+    a_runs, own = (Guard(fake.url, name, ["a"], Path(os.devnull)) for name in ("latency", actions.BY))
+    for each in (a_runs, own):
+        each.set("latency", {"latency": 50, "jitter": 0})
+    assert actions.remove_toxics(fake.url) == {"removed": [own.toxic]}
+    assert fake.names == [a_runs.toxic]
+    for each in (a_runs, own):
+        each.release()
+    fake.close()
 
 
 @pytest.mark.go

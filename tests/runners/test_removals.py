@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -97,6 +97,22 @@ def test_what_stays_is_named() -> None:
     rest = Rest({f"public/{OURS}-on": []}, stuck=(f"public/{OURS}-on",))
     with serving(rest) as url, pytest.raises(PlatformError, match=f"got still there: namespace public/{OURS}-on;"):
         removals.remove(endpoints("pulsar", admin_urls=[url]), within_s=0.0)
+
+
+@pytest.mark.parametrize(("listed", "words"), [("namespaces/public", "nobody knows what: .*404"), ("none", "")])
+def test_who_does_not_know_the_tenant_is_no_pulsar_without_namespaces_of_ours(listed: str, words: str) -> None:
+    """A web server in front of brokers that are away answers so. Twin: a namespace that went meanwhile."""
+
+    class Front(Rest):
+        def answer(self, method: str, path: str) -> tuple[int, Any]:
+            if path.endswith((listed, "persistent/public/default")):
+                return 404, {"reason": "not found"}
+            return super().answer(method, path)
+
+    with serving(Front({})) as url:
+        told = endpoints("pulsar", admin_urls=[url])
+        with pytest.raises(PlatformError, match=words) if words else nullcontext():
+            removals.remove(told, within_s=0.0)
 
 
 class Admin:

@@ -94,7 +94,7 @@ def _pulsar(endpoints: Endpoints) -> list[str]:
     found = []
     base = f"{endpoints.admin_urls[0]}/admin/v2"
     with http_client(endpoints, CALL_TIMEOUT_S) as http:
-        for namespace in _list(http, f"{base}/namespaces/{TENANT}"):
+        for namespace in _names(http.get(f"{base}/namespaces/{TENANT}")):  # 404: that is no Pulsar
             if namespace.startswith(f"{TENANT}/{endpoints.names}-"):
                 found.append(f"namespace {namespace}")
                 _empty(http, base, namespace)
@@ -120,8 +120,10 @@ def _empty(http: httpx.Client, base: str, namespace: str) -> None:
 def _list(http: httpx.Client, url: str) -> list[str]:
     """Names; none of a namespace that went meanwhile. Any other answer is no list: httpx.HTTPError."""
     answer = http.get(url)
-    if answer.status_code == httpx.codes.NOT_FOUND:
-        return []
+    return [] if answer.status_code == httpx.codes.NOT_FOUND else _names(answer)
+
+
+def _names(answer: httpx.Response) -> list[str]:
     return [str(each) for each in answer.raise_for_status().json()]
 
 

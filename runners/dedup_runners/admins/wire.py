@@ -51,16 +51,22 @@ class Line:
             raise
 
     def ask(self, request: Any) -> Any:
-        """Send one request of `kafka.protocol`, which names its version, and return its response."""
+        """Send one request of `kafka.protocol`, which names its version, and return its response.
+
+        A line that was not answered is closed: what comes late would be taken for the answer to the next question.
+        """
         self._protocol.send_request(request)
-        self._socket.sendall(self._protocol.send_bytes())
-        while got := self._socket.recv(RECEIVE_BYTES):
-            try:
-                answers = self._protocol.receive_bytes(got)
-            except KafkaError as error:
-                raise _unanswered(f"what is no answer: {error}") from None
-            if answers:
-                return answers[0][1]
+        try:
+            self._socket.sendall(self._protocol.send_bytes())
+            while got := self._socket.recv(RECEIVE_BYTES):
+                if answers := self._protocol.receive_bytes(got):
+                    return answers[0][1]
+        except KafkaError as error:
+            self._socket.close()
+            raise _unanswered(f"what is no answer: {error}") from None
+        except BaseException:
+            self._socket.close()
+            raise
         raise _unanswered("a closed connection")
 
     def __enter__(self) -> Self:

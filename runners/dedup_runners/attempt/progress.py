@@ -1,7 +1,7 @@
 """How far a run is, read from the runners as anybody could: over HTTP, from their Prometheus metrics.
 
-The numbers are for people to watch; no judgement reads them. A runner that cannot be reached just now shows the last
-numbers that it gave.
+The numbers are for people to watch; no judgement reads them. A runner that cannot be reached just now, or does not
+answer with its metrics, shows the last numbers that it gave.
 """
 
 import time
@@ -46,15 +46,15 @@ class Watch:
     def _ask(self) -> Progress:
         try:
             port = Listening.model_validate_json((self._folder / METRICS.format(self._role)).read_bytes()).port
-            text = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S, trust_env=False).text
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S, trust_env=False)
+            values = {
+                sample.name: int(sample.value)
+                for family in text_string_to_metric_families(answer.raise_for_status().text)
+                for sample in family.samples
+                if sample.name.startswith("dedup_")
+            }
         except (OSError, ValueError, httpx.HTTPError):
             return self.last._replace(faults=self._fault_states())
-        values = {
-            sample.name: int(sample.value)
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name.startswith("dedup_")
-        }
         return Progress(
             sent=values.get(f"{Metric.SENT}_total", 0),
             acknowledged=values.get(f"{Metric.ACKNOWLEDGED}_total", 0),

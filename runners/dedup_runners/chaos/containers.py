@@ -214,9 +214,17 @@ def refused(pod: BrokerPod, error: Exception) -> PlatformError:
             rule=f"it answers within {CALL_TIMEOUT_S:g} s; what only reads is asked again before this is said",
             todo="see whether it is there, and how busy its machine is; then repeat the run",
         )
+    got = f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}"
+    if isinstance(error, ApiException) and (error.status == 429 or error.status >= 500):
+        return PlatformError(
+            where=where,
+            got=got,
+            rule="the API server answers when it is asked of a pod",
+            todo="see how busy it is, and its log; then repeat the run",
+        )
     return PlatformError(
         where=where,
-        got=f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}",
+        got=got,
         rule="who hurts brokers in pods must be able to look at them and to run commands in them",
         todo="give the service account `get` on pods, `get` and `create` on pods/exec; see that the pod is there",
     )

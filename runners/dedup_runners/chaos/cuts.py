@@ -6,7 +6,8 @@ even if nobody lives who remembers it. The container is added to every broker wh
 will lead is not known yet and a container takes seconds to start. A namespace that does not allow it refuses it then.
 
 `PolicyCut` asks the cluster's network by a NetworkPolicy. Many networks enforce none; so a shell in the broker's
-container tries to connect to each of the others, before and after.
+container tries to connect to each of the others, before and after; and to the broker itself, which no policy prevents:
+one that does not reach even that shows nothing of the network.
 
 Between arming and the cut pods may have been replaced, and owners may have changed their minds. So whom it cuts off,
 and from whom, is asked anew at that moment.
@@ -134,7 +135,8 @@ class NetFilterCut:
 
     def end(self, broker: str) -> bool:
         self._ask(broker, f"nft delete table inet {self._name} 2>&1")
-        return self._name not in self._ask(broker, "nft list tables")
+        left = self._ask(broker, "nft list tables && echo able")
+        return left.endswith("able\n") and self._name not in left  # in no list nothing is, either
 
     def _opened(self, pod: BrokerPod) -> tuple[Shell, str]:
         """A shell in the new container, in which nft works, and the identity of its pod."""
@@ -215,12 +217,12 @@ class PolicyCut:
         return self._cluster.remove_policy(pod_of(self._endpoints, broker).namespace, self._name)
 
     def _shut(self, broker: str) -> list[str]:
-        """The others to which no new connection comes about, as the broker's own container finds."""
-        others = {each.id: each for each in self._endpoints.others(broker) if each.id in self._addresses}
+        """Whom no new connection reaches, the broker among them, as its own container finds."""
+        others = [each for each in self._endpoints.others(broker) if each.id in self._addresses]
         tries = " ".join(
-            f"(timeout {CONNECT_S} bash -c '</dev/tcp/{self._addresses[name]}/{each.client_port}' 2>/dev/null"
-            f" || echo 'shut {name}') &"
-            for name, each in others.items()
+            f"(timeout {CONNECT_S} bash -c '</dev/tcp/{self._addresses[each.id]}/{each.client_port}' 2>/dev/null"
+            f" || echo 'shut {each.id}') &"
+            for each in (*others, self._endpoints.broker(broker))
         )
         self._shells[broker].send(f"{tries} wait")
         said = self._shells[broker].answer(ANSWER_S).splitlines()

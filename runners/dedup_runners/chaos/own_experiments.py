@@ -4,8 +4,8 @@ Its code is not ours: it may hang, and its process may not end. So nothing of it
 
 `python -m dedup_runners.chaos.own_experiments supervise ORDERS` runs the experiment as `chaos run` does, in a session
 of its own. At the deadline, or when its standard input ends (the injector is gone), it interrupts the experiment, which
-then plays its rollbacks; one that does not end is killed, and its rollbacks are played alone. It needs nobody else to
-live.
+then plays its rollbacks; one that does not end is killed, and its rollbacks are played alone. So they are if something
+else has killed it. It needs nobody else to live.
 
 `python -m dedup_runners.chaos.own_experiments ask EXPERIMENT` asks the probes of the steady-state hypothesis, again and
 again, and prints a line each time (`Look`). It ends with its parent.
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -33,6 +34,8 @@ LOOK_EVERY_S: Final = 0.05
 ASK_EVERY_S: Final = 0.2
 HYPOTHESIS: Final = "steady-state-hypothesis"
 ENDED: Final = 0
+SAID: Final = (0, 1)
+"""The exit codes of a `chaos run` that ended in order, whatever came of its experiment. It has played its rollbacks."""
 INTERRUPTED: Final = 3
 """The exit code if it was interrupted at its deadline, or because its injector was gone."""
 MOST_SHOWN: Final = 200
@@ -86,7 +89,10 @@ def supervise(orders: Orders) -> int:
     if not in_order:
         process.send_signal(signal.SIGUSR1)
     _await(process, INTERRUPT_S)
-    if not in_order and not _rolled_back(orders):
+    killed = process.returncode not in SAID
+    if killed:
+        _kill_group(process)
+    if (killed or not in_order) and not _rolled_back(orders):
         _play_rollbacks(orders)
     if gone:
         detail: dict[str, object] = {"reason": "injector gone", "proxies": []}
@@ -99,8 +105,13 @@ def _await(process: "subprocess.Popen[bytes]", within_s: float) -> None:
     try:
         process.wait(within_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        _kill_group(process)
         process.wait()
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _rolled_back(orders: Orders) -> bool:

@@ -27,6 +27,8 @@ from urllib.parse import urlsplit
 CALL_TIMEOUT_S = 10.0
 HEAL_TIMEOUT_S = 60.0
 RETRY_S = 0.1
+LATE_S = 1.0
+"""So long Toxiproxy may take to do what an injector had asked of it that is gone now."""
 NEVER_S = 24 * 3600.0
 DOWNSTREAM = "downstream"
 UPSTREAM = "upstream"
@@ -149,11 +151,17 @@ def guard(orders: Orders, stream: int) -> None:
     reason, in_force = listen(stream)
     if reason == "healed":
         return
+    toxiproxy = Toxiproxy(orders.url)
     try:
-        held = remove_everywhere(Toxiproxy(orders.url), orders.toxic, orders.proxies, HEAL_TIMEOUT_S)
+        held = remove_everywhere(toxiproxy, orders.toxic, orders.proxies, HEAL_TIMEOUT_S)
+        if in_force and reason != "deadline":
+            time.sleep(LATE_S)
+            held = sorted({*held, *remove_everywhere(toxiproxy, orders.toxic, orders.proxies, HEAL_TIMEOUT_S)})
     except OSError as error:
         append(orders.lines, orders.fault, "watchdog_failed", {"reason": reason, "error": str(error)})
         return
+    finally:
+        toxiproxy.close()
     if held or in_force:
         append(orders.lines, orders.fault, "healed_by_watchdog", {"reason": reason, "proxies": held})
 

@@ -105,7 +105,8 @@ class _Topic:
         request = InitProducerIdRequest(version=0, transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
 
         def ask() -> Producer:
-            said = self._lines[0].ask(request)
+            with Line(self._leaders[0][0], security=self._security) as line:
+                said = line.ask(request)
             if said.error_code:
                 raise _refused("a producer id", f"Kafka error {said.error_code}")
             return Producer(said.producer_id, said.producer_epoch)

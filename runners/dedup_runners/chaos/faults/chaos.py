@@ -226,7 +226,7 @@ def _failed(journal: dict[str, Any], interrupted: bool) -> list[str]:
         called.pop()
     wrong = [each for each in (*called, *(journal.get("rollbacks") or [])) if each.get("status") != "succeeded"]
     found = [f"{each.get('activity', {}).get('name', 'an activity')} {each.get('status')}" for each in wrong]
-    return found if journal or interrupted else ["no journal: Chaos Toolkit did not run it"]
+    return found if journal or interrupted else ["no journal: Chaos Toolkit did not run it, or not to its end"]
 
 
 def await_steady_state(configuration: dict[str, Any]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
 from dedup_runners.chaos.sessions import Session, current
-from dedup_runners.waiting import until
+from dedup_runners.waiting import persistently, until
 
 if TYPE_CHECKING:  # the cluster's client library takes a second to load, which only faults in pods spend
     from dedup_runners.chaos.cuts import Cut
@@ -94,8 +94,8 @@ def join_again(configuration: dict[str, Any]) -> dict[str, Any]:
     leader = session.recall(Deed).broker
     if leader is None:
         return {}
-    cut = _cut(session)
-    until(lambda: cut.end(leader), GONE_S, f"the cut around broker {leader} to be gone")
+    cut, what = _cut(session), f"the cut around broker {leader} to be gone"
+    until(lambda: persistently(lambda: cut.end(leader), GONE_S, what), GONE_S, what)
     session.recall(Deed).broker = None
     session.note(FaultEvent.CLEARED, broker=leader, by=session.scene.settings["by"])
     return {"broker": leader}

@@ -1,10 +1,13 @@
 """`podDelete`: the pod whose broker leads the topic is deleted: a clean end, if there is time for it, and another pod.
 
 The API server is asked to delete the very pod whose consent was read just now, as it was read: by its identity and its
-version. If its owner takes the label away in between, or another pod has its name, nothing is deleted, and it is asked
-again. The witness is the kubelet's: the pod of that identity is gone, or its broker's container has ended. Its first
-sign is the leadership's going over, which a broker that ends by itself sees to before it ends. Controllers make a new
-pod at once; there is nothing to undo.
+version. If anything of it changes in between, nothing is deleted, and it is looked at again. An answer may be lost, and
+the request that is sent again then is refused, since the first one has changed the pod. So a pod that is being deleted
+already, or that another one has replaced, is left alone: nobody knows whose doing it is.
+
+The witness is the kubelet's: the pod of that identity is gone, or its broker's container has ended. Its first sign is
+the leadership's going over, which a broker that ends by itself sees to before it ends. Controllers make a new pod at
+once; there is nothing to undo.
 """
 
 import math
@@ -59,17 +62,22 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
         no_effect(session, "nobody leads the topic")
         return {"effective": False}
     pod = pod_of(session.scene.endpoints, leader)
-    about = {"broker": leader, "leader": leader, "pod": pod.name, "uid": consenting(cluster, pod).uid}
+    found = consenting(cluster, pod)
+    uid = found.uid
+    if why := _ends_anyhow(pod, found, uid):
+        no_effect(session, why)
+        return {"effective": False}
+    about = {"broker": leader, "leader": leader, "pod": pod.name, "uid": uid}
     session.announce(FaultEvent.INJECTING, **about, grace_period_s=grace_period_s)
     deed = session.recall(_Deed)
-    deed.struck_ns = time.monotonic_ns()
+    deed.struck_ns, deed.uid = time.monotonic_ns(), uid
     with ThreadPoolExecutor(1) as beside:
         led = beside.submit(session.leader)  # asked while it is done: afterwards another one may lead already
-        struck = _struck(cluster, pod, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
-    if struck is None:
-        no_effect(session, f"pod {pod.name} changed each of {TRIES} times between its consent and its deletion")
+        why = _deleted(cluster, pod, uid, max(LEAST_GRACE_S, math.ceil(grace_period_s)))
+    if why:
+        no_effect(session, why)
+        deed.pod = pod if _goes(cluster.pod(pod), uid) else None
         return {"effective": False}
-    uid = deed.uid = struck.uid
     deed.pod = pod
 
     def ended() -> bool:
@@ -86,17 +94,33 @@ def delete_pod(grace_period_s: float, configuration: dict[str, Any]) -> dict[str
     return {"deleted": [pod.name]}
 
 
-def _struck(cluster: Cluster, pod: BrokerPod, grace_s: int) -> PodSeen | None:
-    """The pod that was deleted as it was when it consented; None if it never stayed as it was."""
+def _deleted(cluster: Cluster, pod: BrokerPod, uid: str, grace_s: int) -> str:
+    """Delete the pod of that identity as it was when it consented; in words why that was not done, empty if it was."""
     for _ in range(TRIES):
         seen = consenting(cluster, pod)
+        if why := _ends_anyhow(pod, seen, uid):
+            return why
         if cluster.delete(pod, seen, grace_s):
-            return seen
-    return None
+            return ""
+    return f"pod {pod.name} changed each of {TRIES} times between its consent and its deletion"
+
+
+def _ends_anyhow(pod: BrokerPod, seen: PodSeen, uid: str) -> str:
+    """Words if the end of the broker in the pod of that identity would not show that we have deleted it."""
+    if seen.uid != uid:
+        return f"pod {pod.name} was replaced by another one"
+    if seen.leaving:
+        return f"pod {pod.name} is being deleted already"
+    return "" if pod.container in seen.running else f"no broker runs in pod {pod.name}"
+
+
+def _goes(seen: PodSeen | None, uid: str) -> bool:
+    """Whether another pod is to come in the place of that one, whoever has deleted it."""
+    return seen is None or seen.leaving or seen.uid != uid
 
 
 def await_pod(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Block until another pod of that name runs its broker; how long there was none."""
+    """Block until another pod of that name runs its broker, if this one goes; how long there was none."""
     session = current(configuration)
     deed, cluster = session.recall(_Deed), session.cluster()
     if (pod := deed.pod) is None:

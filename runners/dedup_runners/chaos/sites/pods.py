@@ -37,7 +37,9 @@ OPEN_S: Final = 60.0
 """Before a fault; a shell that is lost in the midst of one has to answer sooner."""
 FIRST_SIGN_S: Final = 10.0
 REOPEN_S: Final = 1.0
-TABLES: Final = "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null"
+WHOLE: Final = "whole\n"
+TABLES: Final = "cat /proc/net/tcp && { [ ! -e /proc/net/tcp6 ] || cat /proc/net/tcp6; } && echo whole"
+"""A container in which no process can be started any more shows no table, which is not an empty one."""
 UNDONE: Final = "nothing was done"
 
 
@@ -276,7 +278,8 @@ class Pods(Closing):
         self._lost_at[broker] = time.monotonic()
 
     def _connections(self, states: frozenset[str]) -> dict[str, set[Connection]]:
-        return {name: self._clients(name, rows, states) for name, rows in self._ask_all(TABLES).items()}
+        said = self._ask_all(TABLES)
+        return {name: self._clients(name, rows, states) for name, rows in said.items() if rows.endswith(WHOLE)}
 
     def _clients(self, broker: str, rows: str, states: frozenset[str]) -> set[Connection]:
         port = self._brokers[broker].client_port
