@@ -13,7 +13,8 @@ import pytest
 from tests.lab.conftest import Command, one_line
 from tests.lab.test_results import finished
 
-from dedup.history.reports import EXPERIMENT, SUMMARY, VERIFICATION, recall
+from dedup.history.histories import VERIFICATION
+from dedup.history.reports import EXPERIMENT, SUMMARY, recall
 from dedup_report.pages import _experiment
 
 COMMANDS: Final[dict[str, Callable[[Path], tuple[object, ...]]]] = {
