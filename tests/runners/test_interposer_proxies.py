@@ -18,7 +18,6 @@ from dedup_runners.interposer.rules import Act, Match, Rule
 from dedup_runners.waiting import until
 
 __all__ = ["broker", "either"]
-CLIENTS = 10
 
 CLIENTS = 10
 
