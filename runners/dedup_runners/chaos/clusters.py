@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple, Protocol
 from dedup.errors import PlatformError
 from dedup.experiment.consents import CONSENT, Found, may_strike
 from dedup.experiment.endpoints import BrokerPod, Endpoints
-from dedup_runners.chaos.containers import CALL_TIMEOUT_S, ApiContainers, Shell, controller_of, judged_by, refused
+from dedup_runners.chaos.containers import (
+    CALL_TIMEOUT_S,
+    ApiContainers,
+    Shell,
+    controller_of,
+    is_unable,
+    judged_by,
+    refused,
+)
 
 Document = Mapping[str, Any]
 NAMESPACE_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -252,10 +260,10 @@ def _another(error: Any) -> bool:
 
 
 def _said(pod: BrokerPod, error: Any) -> PlatformError:
-    """A refusal with the API server's own words, which name the right or the security level that is missing."""
-    return PlatformError(
-        where=f"{pod.namespace}/{pod.name}",
-        got=f"{error.status} {error.reason}: {' '.join(_words(error).split())[:600]}",
-        rule="the fault needs the API server's leave",
-        todo="give the service account the right, or the namespace the Pod Security level, that it names",
-    )
+    """A no with the API server's own words: a refusal's name the right or the security level that is missing."""
+    rule = "the fault needs the API server's leave"
+    todo = "give the service account the right, or the namespace the Pod Security level, that it names"
+    if is_unable(error):
+        rule, todo = "the API server answers when it is asked", "see how busy it is, and its log; then repeat the run"
+    got = f"{error.status} {error.reason}: {' '.join(_words(error).split())[:600]}"
+    return PlatformError(where=f"{pod.namespace}/{pod.name}", got=got, rule=rule, todo=todo)

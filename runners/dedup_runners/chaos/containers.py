@@ -215,7 +215,7 @@ def refused(pod: BrokerPod, error: Exception) -> PlatformError:
             todo="see whether it is there, and how busy its machine is; then repeat the run",
         )
     got = f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}"
-    if isinstance(error, ApiException) and (error.status == 429 or error.status >= 500):
+    if isinstance(error, ApiException) and is_unable(error):
         return PlatformError(
             where=where,
             got=got,
@@ -228,3 +228,8 @@ def refused(pod: BrokerPod, error: Exception) -> PlatformError:
         rule="who hurts brokers in pods must be able to look at them and to run commands in them",
         todo="give the service account `get` on pods, `get` and `create` on pods/exec; see that the pod is there",
     )
+
+
+def is_unable(error: ApiException) -> bool:
+    """Whether the API server says that it cannot answer now (429, 5xx), which is no refusal."""
+    return bool(error.status == 429 or error.status >= 500)
