@@ -18,6 +18,7 @@ from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.experiment.systems import Protocol
 from dedup.wire.identities import Identity
+from dedup_runners.addresses import apart
 from dedup_runners.admins import CALL_TIMEOUT_S, READY_TIMEOUT_S, NotLetIn
 from dedup_runners.waiting import WaitedTooLong, until
 
@@ -55,9 +56,8 @@ def _kafka(endpoints: Endpoints) -> tuple[Endpoints | None, str]:
 
     problem = "no broker"
     for each in endpoints.direct_bootstrap.split(","):
-        host, _, port = each.rpartition(":")
         try:
-            found = view((host, int(port)), None, endpoints.security).brokers
+            found = view(apart(each), None, endpoints.security).brokers
         except NotLetIn:
             raise
         except ssl.SSLCertVerificationError as error:

@@ -21,6 +21,7 @@ from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints
 from dedup.wire.manifests import Deduplication, EndPosition
 from dedup_runners import credentials
+from dedup_runners.addresses import apart
 from dedup_runners.admins import (
     ANSWERED_S,
     CALL_TIMEOUT_S,
@@ -69,7 +70,7 @@ class KafkaAdmin(Closing):
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints, self._security = endpoints, endpoints.security
         self._client = self._connect()
-        self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
+        self._addresses = [apart(each) for each in endpoints.direct_bootstrap.split(",")]
         self._probe, self._probe_exists = probe_of(endpoints), False
 
     def topic_name(self, run_topic: str, deduplication: bool) -> str:
@@ -441,8 +442,3 @@ def _leaderless(topic: str, partition: int) -> PlatformError:
         rule="a partition has one",
         todo="wait until the cluster has elected it",
     )
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host, int(port)

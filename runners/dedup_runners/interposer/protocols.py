@@ -33,11 +33,6 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def bare(host: str) -> str:
-    """The host of a URL or a list of brokers, where an address of IPv6 has brackets, as it is connected to."""
-    return host.removeprefix("[").removesuffix("]")
-
-
 class Addresses(Protocol):
     """The two names of each broker, for one session of a client."""
 

@@ -12,10 +12,11 @@ the second. Source: pulsar.apache.org, Pulsar binary protocol specification, and
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from dedup_runners.addresses import bare
 from dedup_runners.interposer import protobufs
 from dedup_runners.interposer.frames import LENGTH_BYTES, Splitter
 from dedup_runners.interposer.protobufs import Field
-from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable, bare
+from dedup_runners.interposer.protocols import Address, Addresses, Direction, Frame, Part, Unreadable
 
 COMMAND_AT: Final = 2 * LENGTH_BYTES
 TYPE: Final = 1

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from dedup.experiment.systems import Protocol
-from dedup_runners.interposer.protocols import Address, Speech, bare
+from dedup_runners.addresses import apart
+from dedup_runners.interposer.protocols import Address, Speech
 
 
 class Known(NamedTuple):
@@ -26,8 +27,7 @@ class Known(NamedTuple):
 
     def brokers(self, bootstrap: str) -> list[Address]:
         """The addresses in a client's bootstrap."""
-        found = [each.rpartition(":") for each in bootstrap.removeprefix(self.scheme).split(",")]
-        return [Address(bare(host), int(port)) for host, _, port in found]
+        return [Address(*apart(each)) for each in bootstrap.removeprefix(self.scheme).split(",")]
 
     def bootstrap(self, doors: Iterable[Address]) -> str:
         """The bootstrap that tells a client of these addresses."""

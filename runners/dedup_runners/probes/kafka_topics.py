@@ -20,6 +20,7 @@ from kafka.record import MemoryRecordsBuilder
 from dedup.errors import DedupError, PlatformError
 from dedup.experiment.endpoints import Endpoints, Security
 from dedup.judgement.probes import Version
+from dedup_runners.addresses import apart
 from dedup_runners.admins import ANSWERED_S, NotLetIn
 from dedup_runners.admins.batches import fetch
 from dedup_runners.admins.kafka import KafkaAdmin
@@ -51,7 +52,7 @@ class KafkaBrokers(Closing):
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._security = endpoints.security
-        self._addresses = [_address(each) for each in endpoints.direct_bootstrap.split(",")]
+        self._addresses = [apart(each) for each in endpoints.direct_bootstrap.split(",")]
         self._admin = KafkaAdmin(endpoints)
         self._token, self._numbers = uuid.uuid4().hex[:8], count(1)
 
@@ -181,11 +182,6 @@ def level_of(address: Address, security: Security) -> int | None:
     except UNREADABLE:
         return None
     return next((each.max_version for each in said.supported_features or () if each.name == FEATURE), None)
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return host, int(port)
 
 
 def _refused(where: str, got: str) -> PlatformError:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from dedup.experiment.systems import Protocol
 from dedup.faults.drop_tcp import DropTCP
 from dedup.wire.faults import FaultEvent
+from dedup_runners.addresses import apart
 from dedup_runners.chaos import pings
 from dedup_runners.chaos.actions import clear, guarded, inject, no_effect, triggered
 from dedup_runners.chaos.injections import Activity, Injection, action
@@ -67,8 +68,8 @@ def drop_bytes(
 
 def direct_addresses(bootstrap: str) -> list[Place]:
     """`host:port,…` or `pulsar://host:port,…`, taken apart."""
-    found = [each.rpartition(":") for each in bootstrap.rpartition("://")[2].split(",")]
-    return [Place(host, int(port), host) for host, _, port in found]
+    found = [apart(each) for each in bootstrap.rpartition("://")[2].split(",")]
+    return [Place(host, port, host) for host, port in found]
 
 
 def unheard(

@@ -10,6 +10,7 @@ from typing import Any
 
 from dedup.errors import PlatformError
 from dedup.experiment.endpoints import Broker, Endpoints
+from dedup_runners.addresses import apart
 from dedup_runners.chaos import sockets
 from dedup_runners.chaos.sites.protocol import Death, Victim
 from dedup_runners.chaos.sockets import Connection
@@ -37,7 +38,7 @@ class Outside(Closing):
         finally:
             toxiproxy.close()
         assert isinstance(proxies, dict)
-        upstreams = {name: proxy["upstream"].rpartition(":")[0] for name, proxy in proxies.items()}
+        upstreams = {name: apart(proxy["upstream"])[0] for name, proxy in proxies.items()}
         self._addresses = {
             broker.id: _addresses(upstreams[broker.proxy])
             for broker in self._endpoints.brokers
