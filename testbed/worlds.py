@@ -139,7 +139,8 @@ class FakeCluster:
 
     def replace_status(self, made: Object) -> Object:
         key = (made["kind"], made["metadata"]["namespace"], made["metadata"]["name"])
-        now = self.objects[key]
+        if (now := self.objects.get(key)) is None:
+            raise Refused(f"{key[0]} {key[2]}: not found")
         if now["metadata"]["resourceVersion"] != made["metadata"]["resourceVersion"]:
             raise Conflict("the object has been modified")
         self._put(key, {**now, "status": made["status"]})
