@@ -225,7 +225,7 @@ def test_a_single_run_that_two_results_share_is_no_evidence_twice(shared: int) -
 def test_runs_that_two_clusters_recorded_in_one_second_or_that_say_nothing_are_not_shared(
     changes: dict[str, Any],
 ) -> None:
-    compare([result("first"), mixed(1, **changes)])
+    assert len(compare([result("first"), mixed(1, **changes)]).sides) == 2
 
 
 def test_of_a_run_whose_pace_is_not_known_the_time_is_enough() -> None:

@@ -271,9 +271,14 @@ def test_rules_that_span_several_keys(changes: list[tuple[str, object]], line: s
 
 def test_the_last_message_is_not_too_late_and_one_message_a_partition_is_enough() -> None:
     """Innocent twins of the bounds above."""
-    parse(changed(("spec/faults/0/at/message", 1000)), source="e")
-    parse(changed(("spec/workload", {"messages": 1000, "partitions": 1000})), source="e")
-    parse(changed(("spec/systems/0/name", "a"), ("spec/systems/1/name", "a-b")), source="e")
+    last = parse(changed(("spec/faults/0/at/message", 1000)), source="e").spec
+    assert last.faults[0].at.message == last.workload.messages
+    assert (
+        parse(changed(("spec/workload", {"messages": 1000, "partitions": 1000})), source="e").spec.workload.partitions
+        == 1000
+    )
+    alike = parse(changed(("spec/systems/0/name", "a"), ("spec/systems/1/name", "a-b")), source="e").spec
+    assert [each.name for each in alike.systems[:2]] == ["a", "a-b"]
 
 
 def test_keys_and_values_of_any_kind_stay_on_one_readable_line() -> None:

@@ -52,10 +52,11 @@ def build(target: Path) -> None:
         flags = subprocess.run([go, "env", "GOFLAGS"], capture_output=True, text=True, check=False, timeout=60)
         # -mod=mod overrules a -mod=vendor of the user's, with which no module can be installed by version.
         environment = {**os.environ, "GOBIN": folder, "GOFLAGS": f"{flags.stdout.strip()} -mod=mod".strip()}
+        where, rule = f"go install {SERVER}", "Toxiproxy's server is built from its Go module"
         answer(
             [go, "install", SERVER],
-            where=f"go install {SERVER}",
-            rule="Toxiproxy's server is built from its Go module",
+            where=where,
+            rule=rule,
             todo="check the network and `go env GOPROXY`, or put toxiproxy-server on PATH",
             timeout_s=BUILD_TIMEOUT_S,
             error=EnvironmentError_,
@@ -65,9 +66,9 @@ def build(target: Path) -> None:
         made = Path(folder, "server")
         if not made.is_file():
             raise EnvironmentError_(
-                where=f"go install {SERVER}",
+                where=where,
                 got=f"no {made.name} in GOBIN, and no error",
-                rule="Toxiproxy's server is built from its Go module",
+                rule=rule,
                 todo="look at `go env`, or put toxiproxy-server on PATH",
             )
         os.replace(made, target)

@@ -19,6 +19,7 @@ from dedup_runners.chaos.containers import (
     CALL_TIMEOUT_S,
     ApiContainers,
     Shell,
+    busy,
     controller_of,
     is_unable,
     judged_by,
@@ -261,9 +262,13 @@ def _another(error: Any) -> bool:
 
 def _said(pod: BrokerPod, error: Any) -> PlatformError:
     """A no with the API server's own words: a refusal's name the right or the security level that is missing."""
-    rule = "the fault needs the API server's leave"
-    todo = "give the service account the right, or the namespace the Pod Security level, that it names"
-    if is_unable(error):
-        rule, todo = "the API server answers when it is asked", "see how busy it is, and its log; then repeat the run"
+    where = f"{pod.namespace}/{pod.name}"
     got = f"{error.status} {error.reason}: {' '.join(_words(error).split())[:600]}"
-    return PlatformError(where=f"{pod.namespace}/{pod.name}", got=got, rule=rule, todo=todo)
+    if is_unable(error):
+        return busy(where, got)
+    return PlatformError(
+        where=where,
+        got=got,
+        rule="the fault needs the API server's leave",
+        todo="give the service account the right, or the namespace the Pod Security level, that it names",
+    )

@@ -216,12 +216,7 @@ def refused(pod: BrokerPod, error: Exception) -> PlatformError:
         )
     got = f"{error.status} {error.reason}" if isinstance(error, ApiException) else f"{type(error).__name__}: {error}"
     if isinstance(error, ApiException) and is_unable(error):
-        return PlatformError(
-            where=where,
-            got=got,
-            rule="the API server answers when it is asked of a pod",
-            todo="see how busy it is, and its log; then repeat the run",
-        )
+        return busy(where, got)
     return PlatformError(
         where=where,
         got=got,
@@ -233,3 +228,13 @@ def refused(pod: BrokerPod, error: Exception) -> PlatformError:
 def is_unable(error: ApiException) -> bool:
     """Whether the API server says that it cannot answer now (429, 5xx), which is no refusal."""
     return bool(error.status == 429 or error.status >= 500)
+
+
+def busy(where: str, got: str) -> PlatformError:
+    """That answer of the API server in our shape: no right is missing."""
+    return PlatformError(
+        where=where,
+        got=got,
+        rule="the API server answers when it is asked",
+        todo="see how busy it is, and its log; then repeat the run",
+    )
