@@ -72,6 +72,20 @@ def test_an_exploration_is_interrupted_and_gone_on_with_and_passes(
     tell(f"{said['points']} points, {said['points_a_minute']} visits a minute")
 
 
+def test_one_broker_is_explored_although_all_producers_share_its_connection(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with labs.create(tmp_path_factory.mktemp("logs")) as lab:
+        alone = pulsar.start(lab, version="4.2.4", proxied=False, brokers=1, bookies=1)
+        asked = ("explore", alone.client_bootstrap, "--admin", alone.admin_urls[0], "--messages", "2")
+        program = dedup(tmp_path, *asked, "--format", "json", "--out", str(tmp_path / "kept"))
+        out, err = program.communicate(timeout=COMMAND_S)
+    assert out, err
+    said: dict[str, Any] = json.loads(out)
+    assert said["verdict"] == "pass", said["reasons"]
+    assert said["points"] == said["points_visited"]
+
+
 def test_a_broker_that_does_not_deduplicate_is_caught_and_the_witness_is_one_message(
     tmp_path: Path, tell: Callable[[str], None]
 ) -> None:

@@ -144,26 +144,38 @@ def test_what_arrives_late_arrives_after_the_client_came_back() -> None:
     late = (point(Action.STALL_REQUEST_TO_RETURN),)
     assert strikes.missed([producer(1), held(late), producer(2, at_ms=250)], late, NOBODY) == []
     for other in (producer(2, at_ms=50), producer(2, at_ms=350), producer(2, at_ms=250, partition=1)):
-        assert strikes.missed([held(late), other], late, NOBODY) == ["the client had come back before it was held"]
+        found = strikes.missed([producer(1), held(late), other], late, NOBODY)
+        assert found == ["the client had come back before it was held"]
 
 
-def test_a_broker_that_closes_the_connection_ends_a_stall_and_what_must_arrive_has_not() -> None:
+def test_a_broker_that_closes_the_connection_ends_a_stall() -> None:
+    too_soon = ["its broker had closed before the client came back"]
+    not_held = ["the connection ended before it could be held"]
     for action in (Action.STALL_REQUEST, Action.STALL_REQUEST_TO_END):
         schedule = (point(action),)
         vain = held(schedule)._replace(done="lost")
-        assert strikes.missed([vain, producer(2, at_ms=250)], schedule, NOBODY) == []
-        too_soon = ["its broker had closed before the client came back"]
-        assert strikes.missed([vain, producer(2, at_ms=350)], schedule, NOBODY) == too_soon
-        not_held = ["the connection ended before it could be held"]
+        assert strikes.missed([producer(1), vain, producer(2, at_ms=250)], schedule, NOBODY) == []
+        assert strikes.missed([producer(1), vain, producer(2, at_ms=350)], schedule, NOBODY) == too_soon
         assert strikes.missed([vain._replace(held_ns=None)], schedule, NOBODY) == not_held
         assert strikes.missed([vain], schedule, strikes.Speaker(KAFKA, None)) == not_held
-    asked = (point(Action.STALL_REQUEST, LOOKUP),)
-    lookup = held(asked, api="LOOKUP", partition=1, number=1, base_sequence=None)._replace(done="lost")
-    assert strikes.missed([lookup], asked, NOBODY) == not_held, "it has to arrive"
     back = (point(Action.STALL_REQUEST_TO_RETURN),)
-    assert strikes.missed([held(back)._replace(done="lost"), producer(2, at_ms=250)], back, NOBODY) == [
+    assert strikes.missed([producer(1), held(back)._replace(done="lost"), producer(2, at_ms=250)], back, NOBODY) == [
         "the broker closed the connection before it could arrive"
     ]
+
+
+@pytest.mark.parametrize("api", ["LOOKUP", "PARTITIONED_METADATA", "PRODUCER"])
+def test_a_lookup_shares_the_fate_of_the_producer_on_its_connection(api: str) -> None:
+    """As with one broker: partition 0's producer is there when partition 1's is looked up."""
+    asked = (point(Action.STALL_REQUEST_TO_END, Exchange(api=api, partition=1, number=1)),)
+    vain = held(asked, api=api, partition=1, number=1, base_sequence=None)._replace(done="lost")
+    back = [producer(2, at_ms=250, connection=2)]
+    assert strikes.missed([producer(1), vain, *back], asked, NOBODY) == []
+    alone = ["its broker had closed before the client came back"]
+    assert strikes.missed([producer(1, connection=3), vain, *back], asked, NOBODY) == alone
+    assert strikes.missed([vain, *back], asked, NOBODY) == alone
+    own = producer(2, at_ms=250, connection=2, partition=1)
+    assert strikes.missed([producer(1), vain, own], asked, NOBODY) == alone, "it had no place there yet"
 
 
 def test_a_client_has_noticed_what_it_asks_again_and_one_that_leaves_need_not() -> None:

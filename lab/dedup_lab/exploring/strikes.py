@@ -177,8 +177,12 @@ def following(schedule: Schedule, speaker: Speaker, happen: Callable[[str], None
 
 def _returns(point: Point, row: Row, dialect: Dialect) -> bool:
     """Whether with a request the client asks again for its producer of the point's partition."""
-    where = (row.api, row.partition) == (dialect.returns_by, point.exchange.partition)
-    return where and (row.number or 0) > 1 and row.done == Done.PASSED
+    return row.partition == point.exchange.partition and row.done == Done.PASSED and _again(row, dialect)
+
+
+def _again(row: Row, dialect: Dialect) -> bool:
+    """Whether a request asks again for a producer's place."""
+    return row.api == dialect.returns_by and (row.number or 0) > 1
 
 
 def missed(rows: Sequence[Row], schedule: Schedule, speaker: Speaker) -> list[str]:
@@ -245,13 +249,13 @@ def _lack(rows: Sequence[Row], point: Point, dialect: Dialect) -> str | None:
         return f"the broker had answered with error {row.error_code}"
     held = row.done == Done.HELD or (point.action is Action.STALL_REPLY and stalled(row))
     if not held:
-        if not (dialect.waits and point.exchange.carries and closed_by_broker(row)):
+        if not (dialect.waits and closed_by_broker(row)):
             return "the connection ended before it could be held"
         if point.action is Action.STALL_REQUEST_TO_RETURN:
             return "the broker closed the connection before it could arrive"
-        return None if _came_back(rows, row, point, dialect) else "its broker had closed before the client came back"
+        return None if _came_back(rows, row, dialect) else "its broker had closed before the client came back"
     if point.action is Action.STALL_REQUEST_TO_RETURN:
-        return None if _came_back(rows, row, point, dialect) else "the client had come back before it was held"
+        return None if _came_back(rows, row, dialect) else "the client had come back before it was held"
     return _too_late(rows, row) if point.action is Action.STALL_REQUEST_TO_NEXT else None
 
 
@@ -269,11 +273,17 @@ def closed_by_broker(row: Row) -> bool:
     return row.done == Done.LOST and row.held_ns is not None
 
 
-def _came_back(rows: Sequence[Row], held: Row, point: Point, dialect: Dialect) -> bool:
-    """Whether the client asked for its producer again while a message of it was held."""
+def _came_back(rows: Sequence[Row], held: Row, dialect: Dialect) -> bool:
+    """Whether the client asked again for a producer of the connection on which a request of it was held.
+
+    To give its place away the broker closes that connection, whatever is held there: a lookup, too.
+    """
+    asked = [row for row in rows if row.direction == Direction.REQUEST and row.done == Done.PASSED]
+    before = (row for row in asked if row.monotonic_ns <= held.monotonic_ns and row.connection == held.connection)
+    there = {row.partition for row in before if row.api == dialect.returns_by}
     over = held.monotonic_ns + (held.held_ns or 0)
-    back = [row for row in rows if row.direction == Direction.REQUEST and _returns(point, row, dialect)]
-    return any(held.monotonic_ns < row.monotonic_ns <= over for row in back)
+    meanwhile = (row for row in asked if held.monotonic_ns < row.monotonic_ns <= over)
+    return any(row.partition in there and _again(row, dialect) for row in meanwhile)
 
 
 def _too_late(rows: Sequence[Row], held: Row) -> str | None:
