@@ -189,7 +189,7 @@ def bookie_settings(zookeeper: str, bookie: str, folder: Path) -> dict[str, obje
         "advertisedAddress": host,
         "allowLoopback": "true",
         "metadataServiceUri": f"metadata-store:zk:{zookeeper}",
-        # As in Pulsar's own bookkeeper.conf. With BookKeeper's 10 s, bookies may have to register anew while brokers do,
+        # As in Pulsar's own bookkeeper.conf. With BookKeeper's 10 s, bookies may have to register anew as brokers do,
         # after 8 s without ZooKeeper: once a broker found "not enough non-faulty bookies" for minutes then.
         "zkTimeout": 30_000,
         "journalDirectories": folder / "journal",
