@@ -1,8 +1,8 @@
 """A program for tests, to be run in a network of our own: three hosts that listen, one of them cut off as asked.
 
-`a_cut_network BETWEEN DIRECTION SECONDS`. It prints, as JSON, which connections come about before, while and after the
-cut is in force: each is FROM>TO, where `lab` is the lab itself, which the clients are in. What cuts is a process of its
-own, which is killed at once: nothing but the kernel heals.
+`a_cut_network BETWEEN DIRECTION SECONDS`. All connections come about before the cut and after it, or the program fails.
+It prints, as JSON, which do while the cut is in force: each is FROM>TO, where `lab` is the lab itself, which the
+clients are in. What cuts is a process of its own, which is killed at once: nothing but the kernel heals.
 """
 
 import json
@@ -12,8 +12,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import permutations
 from typing import Any
 
 from dedup.experiment.endpoints import Broker, Endpoints
@@ -26,8 +28,15 @@ from dedup_runners.waiting import until
 NAMES = ("a", "b", "c")
 CLIENTS, OTHERS = 9_001, 9_002
 """The port for clients, and the one for everybody else."""
-CONNECT_S = 0.3
+CONNECT_S = 2.0
+"""On a busy machine. All connections are tried at once, so that no cut ends meanwhile."""
+DATAGRAM_S = 0.3
 HEALED_S = 20.0
+ALL = sorted(
+    [f"lab>{name} {whose}" for name in NAMES for whose in ("clients", "direct")]
+    + [f"{one}>{other}" for one, other in permutations(NAMES, 2)]
+)
+"""What comes about where nothing is cut."""
 
 
 def inside(host: Host, work: Callable[[], Any]) -> Any:
@@ -67,16 +76,13 @@ def serve(host: Host, port: int, leaving: ExitStack) -> None:
 
 
 def seen(hosts: dict[str, Host]) -> list[str]:
-    def found() -> Iterator[str]:
-        for name, there in hosts.items():
-            for port, whose in ((CLIENTS, "clients"), (OTHERS, "direct")):
-                if reaches((there.address, port)):
-                    yield f"lab>{name} {whose}"
-            for other, here in hosts.items():
-                if other != name and inside(here, lambda: reaches((there.address, OTHERS))):  # noqa: B023
-                    yield f"{other}>{name}"
+    def comes_about(name: str) -> bool:
+        one, other = name.removesuffix(" clients").removesuffix(" direct").split(">")
+        address = hosts[other].address, CLIENTS if name.endswith("clients") else OTHERS
+        return reaches(address) if one == "lab" else bool(inside(hosts[one], lambda: reaches(address)))
 
-    return sorted(found())
+    with ThreadPoolExecutor(len(ALL)) as pool:
+        return [name for name, there in zip(ALL, pool.map(comes_about, ALL), strict=True) if there]
 
 
 def sockets(hosts: dict[str, Host], leaving: ExitStack) -> dict[str, socket.socket]:
@@ -85,7 +91,7 @@ def sockets(hosts: dict[str, Host], leaving: ExitStack) -> dict[str, socket.sock
     def bound(address: str) -> socket.socket:
         made = leaving.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         made.bind((address, CLIENTS))
-        made.settimeout(CONNECT_S)
+        made.settimeout(DATAGRAM_S)
         return made
 
     theirs = {name: inside(host, lambda: bound(host.address)) for name, host in hosts.items()}  # noqa: B023
@@ -124,7 +130,8 @@ def main() -> None:
         brokers = [Broker(id=name, client_port=CLIENTS, own_address=hosts[name].address) for name in NAMES]
         endpoints = Endpoints(system="kafka", client_bootstrap="", direct_bootstrap="", brokers=brokers)
         ends = sockets(hosts, leaving)
-        said: dict[str, Any] = {"before": seen(hosts), "datagrams before": arriving(ends)}
+        until(lambda: seen(hosts) == ALL, HEALED_S, "all connections come about")
+        said: dict[str, Any] = {"datagrams before": arriving(ends)}
         ours, theirs = multiprocessing.Pipe()
         injector = multiprocessing.get_context("spawn").Process(
             target=cut, args=(endpoints, between, way, duration_s, theirs)
@@ -138,7 +145,7 @@ def main() -> None:
         watching._name = name
         said["while"], said["datagrams while"] = seen(hosts), arriving(ends)
         said["effect"] = watching.effect("a")
-        until(lambda: seen(hosts) == said["before"], HEALED_S, "all connections come about again")
+        until(lambda: seen(hosts) == ALL, HEALED_S, "all connections come about again")
         said["healed_s"] = time.monotonic() - began
         said["effect after"] = watching.effect("a")
         said["ended"] = watching.end("a")

@@ -4,7 +4,7 @@ import io
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from dedup.experiment.points import Action, Exchange, Point, Schedule, moved
 from dedup.experiment.spec import Experiment, load
 from dedup.judgement.explorations import Exploration, Shrunk, Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
+from dedup_lab.children import Cancelled
 from dedup_lab.exploring import grounds, replays, strikes
 from dedup_lab.exploring.crews import STRIKES, Again, Crew, Done, Job
 from dedup_lab.exploring.explorations import Exploring, Options
@@ -239,6 +240,47 @@ def test_a_visit_that_cannot_be_done_twice_is_an_error(tmp_path: Path) -> None:
     working.close()
     assert (done.visit.verdict, working.done) == (Verdict.ERROR, 2)
     assert done.visit.reasons[0].text == "w: got g; r; t"
+
+
+def test_an_interrupt_as_a_visit_begins_is_over_when_that_visit_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool does not know the visit's thread then, and would not wait for it: a topic stayed."""
+    begun, may_end, over = Event(), Event(), Event()
+    start = Thread.start
+
+    def interrupted(thread: Thread) -> None:
+        start(thread)
+        assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    def work(job: Job) -> Visit:
+        begun.set()
+        assert may_end.wait(10)
+        over.set()
+        return visited(job)
+
+    monkeypatch.setattr(Thread, "start", interrupted)
+    working = crew(tmp_path, work)
+    with pytest.raises(KeyboardInterrupt):
+        list(working.do([Job(())]))
+    monkeypatch.undo()
+    closing = Thread(target=working.close)
+    closing.start()
+    closing.join(0.2)
+    assert closing.is_alive(), "the visit is not over"
+    may_end.set()
+    closing.join(10)
+    assert over.is_set() and not closing.is_alive()
+
+
+def test_a_crew_that_is_closed_begins_no_visit(tmp_path: Path) -> None:
+    working = crew(tmp_path, visited)
+    list(working.do([Job(())]))
+    working.close()
+    with pytest.raises(Cancelled):
+        working._do(Job(()))
+    assert working.done == 1
 
 
 def test_a_resumed_crew_makes_no_folder_that_is_there(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from enum import Enum, auto
 from itertools import count
 from pathlib import Path
-from threading import Event
+from threading import Condition, Event
 from typing import Final, NamedTuple
 
 from dedup.errors import DedupError
 from dedup.experiment.points import Exchange, Schedule, moves_a_leader, name_of
 from dedup.judgement.explorations import Visit
 from dedup.judgement.verdicts import Code, Reason, Verdict
+from dedup_lab.children import Cancelled
 
 STRIKES: Final = 8
 """So often a visit is done until its points strike. A pair may be out of reach: it is done twice."""
@@ -73,6 +74,7 @@ class Crew:
         """How many visits were done, those that were done again included."""
         self._work, self._folder, self._cancelled = work, folder, cancelled
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="visit")
+        self._at_work, self._changed = 0, Condition()
         kept = (each.name.partition("-")[0] for each in folder.glob("[0-9]*-*"))  # of an interrupted exploration
         self._numbers = count(1 + max((int(each) for each in kept if each.isdecimal()), default=0))
 
@@ -96,10 +98,26 @@ class Crew:
                 each.cancel()
 
     def close(self) -> None:
-        self._cancelled.set()
+        """The pool alone would not wait for all: it does not know a thread in whose start Ctrl-C came."""
+        with self._changed:
+            self._cancelled.set()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._changed:
+            self._changed.wait_for(lambda: self._at_work == 0)
 
     def _do(self, job: Job) -> Done:
+        with self._changed:
+            if self._cancelled.is_set():
+                raise Cancelled
+            self._at_work += 1
+        try:
+            return self._until_it_counts(job)
+        finally:
+            with self._changed:
+                self._at_work -= 1
+                self._changed.notify_all()
+
+    def _until_it_counts(self, job: Job) -> Done:
         errors = 0
         for attempt in count(1):
             try:
