@@ -105,6 +105,7 @@ class LocalPlatform:
         self._reporter.stage(task, attempt)
         children = self._children
         self._job = _Job(task, attempt, lambda: self._done_or_noted(task, attempt, children))
+        self._job.begin()  # known by now: Ctrl-C may come while its thread starts, and then it is waited for
 
     def cancel(self, task: Task, attempt: int, reason: str) -> None:
         if task.run_id is not None:
@@ -311,7 +312,10 @@ class _Job:
         self.task, self._attempt = task, attempt
         self.over = threading.Event()
         self._failure: str | None = "the stage ended without a reason"
-        threading.Thread(target=self._run, args=(work,), name=str(task), daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(work,), name=str(task), daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
 
     def is_for(self, task: Task, attempt: int) -> bool:
         return self.task == task and self._attempt == attempt

@@ -95,6 +95,25 @@ def test_a_stage_that_is_stopped_says_that(kept: Results, platform: Played) -> N
     assert ending(kept) == ("interrupted", "dedup was stopped")
 
 
+def test_a_stage_that_just_begins_as_ctrl_c_comes_is_waited_for(
+    kept: Results, platform: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        raise KeyboardInterrupt
+
+    children, over = platform._children, threading.Event()
+    platform.work = lambda: over.set() if children.cancelled.wait(BOUND_S) else None
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        platform.start(SETTLE, 1)
+    monkeypatch.undo()
+    platform._end_job()
+    assert over.is_set()
+
+
 def test_a_stage_that_takes_too_long_has_failed(kept: Results, platform: Played) -> None:
     children = platform._children
     platform.work = lambda: fail() if children.cancelled.wait(BOUND_S) else None
