@@ -37,7 +37,7 @@ import httpx
 from dedup.errors import EnvironmentError_
 from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import labs
-from dedup_lab.systems.jvms import with_free_ports
+from dedup_lab.systems.jvms import with_another_try
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free
 from dedup_runners.waiting import until
@@ -120,7 +120,7 @@ def running(folder: Path, progress: Progress = silent, flags: Sequence[str] = ()
         progress(f"start Kubernetes {KUBE_APISERVER.version}", 0, 1)
         kubeconfig = folder / "kubeconfig"
         try:
-            with_free_ports(lab, lambda: _start(lab, kubeconfig, flags))
+            with_another_try(lab, lambda: _start(lab, kubeconfig, flags))
             progress(f"start Kubernetes {KUBE_APISERVER.version}", 1, 1)
             yield ControlPlane(lab, ApiServer(kubeconfig))
         finally:

@@ -14,6 +14,7 @@ import pytest
 
 from dedup.errors import PlatformError
 from dedup_lab.systems import labs
+from dedup_lab.systems.jvms import with_another_try
 from dedup_lab.systems.keepers import Kept, last_words
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free, listening
@@ -112,6 +113,43 @@ def test_an_unannounced_kill_stays_and_is_an_error(lab: Lab) -> None:
     until(lambda: status(kept).broken, BOUND_S, "the keeper notices the kill")
     with pytest.raises(PlatformError, match="sleeper: got exit code 137"):
         lab.check()
+
+
+@pytest.mark.parametrize(
+    ("words", "tries"),
+    [("KeeperErrorCode = ConnectionLoss", 2), ("Address already in use", 2), ("no such class", 1)],
+    ids=["too late for its session", "a port is taken", "another reason"],
+)
+def test_what_ends_by_chance_as_it_starts_is_started_again(lab: Lab, words: str, tries: int) -> None:
+    asked: list[Kept] = []
+
+    def start() -> None:
+        asked.append(lab.start("broker", SLEEP if asked else ["/bin/sh", "-c", f"echo {words}; exit 1"]))
+        if len(asked) == 1:
+            until(lambda: status(asked[0]).broken, BOUND_S, "it has ended")
+        lab.check()
+
+    if tries > 1:
+        with_another_try(lab, start)
+    else:
+        with pytest.raises(PlatformError, match=words):
+            with_another_try(lab, start)
+    assert len(asked) == tries
+
+
+def test_a_broker_that_runs_may_have_lost_a_connection_before(lab: Lab) -> None:
+    """What keeps the lab from getting ready is something else."""
+    kept = lab.start("broker", ["/bin/sh", "-c", "echo KeeperErrorCode = ConnectionLoss; sleep 600"])
+    until(lambda: "Loss" in kept.program.log.read_text(), BOUND_S, "it has said so")
+    tried: list[int] = []
+
+    def start() -> None:
+        tried.append(1)
+        raise PlatformError(where="pulsar", got="nothing within 300 s", rule="r", todo="t")
+
+    with pytest.raises(PlatformError, match="300 s"):
+        with_another_try(lab, start)
+    assert tried == [1]
 
 
 def test_a_hold_for_another_process_restarts_nothing(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from dedup.experiment.endpoints import OURS, OURS_ALONE, Broker, Endpoints, Secu
 from dedup.experiment.spec import System
 from dedup_lab.caches import Progress
 from dedup_lab.systems import labs, toxiproxy
-from dedup_lab.systems.jvms import with_free_ports
+from dedup_lab.systems.jvms import with_another_try
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import free
 from dedup_lab.targets import reached
@@ -105,7 +105,7 @@ class ExistingSystem:
             self._ports = ports
             return url
 
-        return with_free_ports(lab, start)
+        return with_another_try(lab, start)
 
     def _interpose(self, brokers: Sequence[Broker], url: str | None) -> None:
         self._doors = doors = Doors(self._direct, brokers, self._ports, url)

@@ -14,7 +14,9 @@ from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import TAKEN_SIGNS
 from dedup_runners.waiting import until
 
-PORT_ATTEMPTS = 4
+ATTEMPTS = 4
+LATE_SIGNS = ("KeeperErrorCode = ConnectionLoss",)
+"""What the log of a broker says that ends since ZooKeeper did not answer it within its session: a busy machine."""
 LOG_CONFIGURATION = (
     f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     f"-Dlog4j.configuration={Path(__file__).with_name('log4j1.properties').as_uri()}",  # Kafka before 4.0
@@ -57,21 +59,25 @@ def wait_exit(kept: Kept, timeout_s: float) -> None:
         kept.check()
 
 
-def with_free_ports(lab: Lab, start: Callable[[], _T]) -> _T:
-    """Call `start`; when another program took one of its ports first, stop everything and call it again."""
-    for attempt in range(1, PORT_ATTEMPTS + 1):
+def with_another_try(lab: Lab, start: Callable[[], _T]) -> _T:
+    """Call `start`; when it failed by chance, stop everything and call it again.
+
+    By chance: another program took one of its ports first, or a process came too late and ended.
+    """
+    for attempt in range(1, ATTEMPTS + 1):
         try:
             return start()
         except PlatformError:
-            if attempt == PORT_ATTEMPTS or not _port_taken(lab):
+            if attempt == ATTEMPTS or not any(map(_failed_by_chance, lab.kept.values())):
                 raise
             lab.stop()
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _port_taken(lab: Lab) -> bool:
-    return any(
-        any(sign in kept.program.log.read_text(errors="replace") for sign in TAKEN_SIGNS)
-        for kept in lab.kept.values()
-        if kept.program.log.exists()
-    )
+def _failed_by_chance(kept: Kept) -> bool:
+    if not kept.program.log.exists():
+        return False
+    status = kept.status()
+    signs = (*TAKEN_SIGNS, *(LATE_SIGNS if status is not None and status.broken else ()))
+    said = kept.program.log.read_text(errors="replace")
+    return any(sign in said for sign in signs)

@@ -24,7 +24,7 @@ from dedup.experiment.endpoints import Broker, Endpoints
 from dedup.faults.targets import SESSION_S
 from dedup_lab.caches import Progress, silent
 from dedup_lab.systems import toxiproxy
-from dedup_lab.systems.jvms import Jvm, wait_exit, with_free_ports
+from dedup_lab.systems.jvms import Jvm, wait_exit, with_another_try
 from dedup_lab.systems.labs import Lab
 from dedup_lab.systems.ports import LOOPBACK, free
 from dedup_runners.round_trips import kafka_round_trip
@@ -58,7 +58,7 @@ def start(
     jvm = Jvm.of("kafka", version, progress)
     if proxied:
         toxiproxy.server(progress)
-    return with_free_ports(lab, lambda: _start(lab, jvm, proxied, brokers, progress))
+    return with_another_try(lab, lambda: _start(lab, jvm, proxied, brokers, progress))
 
 
 def _start(lab: Lab, jvm: Jvm, proxied: bool, brokers: int, progress: Progress) -> Endpoints:
