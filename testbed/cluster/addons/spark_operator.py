@@ -5,7 +5,6 @@ the three are always of one version. For each application it runs spark-submit, 
 program more.
 """
 
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,7 +14,7 @@ import yaml
 
 from dedup.errors import PlatformError
 from dedup_lab.caches import Progress
-from testbed.cluster import binaries, images, oci_archives, processes
+from testbed.cluster import binaries, images, oci_archives
 from testbed.cluster.binaries import HELM
 from testbed.cluster.binaries import SPARK_OPERATOR as PROGRAM
 from testbed.cluster.helm import Helm, Refused
@@ -23,7 +22,6 @@ from testbed.cluster.oci_archives import PlainImage
 
 NAMESPACE: Final = "spark-operator"
 VALUES: Final = Path(__file__).with_name("spark-operator.yaml")
-DOWNLOAD_TIMEOUT_S: Final = 300
 
 
 def prepare(progress: Progress) -> list[Path]:
@@ -65,15 +63,7 @@ def chart() -> Path:
 
 
 def _fetch_chart(target: Path) -> None:
-    module, pins = f"{PROGRAM.module}@{PROGRAM.version}", str(binaries.TOOLS / PROGRAM.tool)
-    said = processes.AGAIN(
-        processes.run,
-        [binaries.go(), "-C", pins, "mod", "download", "-json", module],
-        {},
-        DOWNLOAD_TIMEOUT_S,
-        "the chart of Spark's operator lies in its Go module",
-    )
-    lies = Path(json.loads(said)["Dir"], "charts", "spark-operator-chart")
+    lies = binaries.sources(PROGRAM) / "charts" / "spark-operator-chart"
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".new-") as folder:
         shutil.copytree(lies, Path(folder, "chart"), copy_function=shutil.copyfile)
         Path(folder, "chart").rename(target)
