@@ -246,18 +246,18 @@ def test_an_interrupt_as_a_visit_begins_is_over_when_that_visit_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool does not know the visit's thread then, and would not wait for it: a topic stayed."""
-    begun, may_end, over = Event(), Event(), Event()
+    has_started, may_end, has_ended = Event(), Event(), Event()
     start = Thread.start
 
     def interrupted(thread: Thread) -> None:
         start(thread)
-        assert begun.wait(10)
+        assert has_started.wait(10)
         raise KeyboardInterrupt
 
     def work(job: Job) -> Visit:
-        begun.set()
+        has_started.set()
         assert may_end.wait(10)
-        over.set()
+        has_ended.set()
         return visited(job)
 
     monkeypatch.setattr(Thread, "start", interrupted)
@@ -271,7 +271,7 @@ def test_an_interrupt_as_a_visit_begins_is_over_when_that_visit_is(
     assert closing.is_alive(), "the visit is not over"
     may_end.set()
     closing.join(10)
-    assert over.is_set() and not closing.is_alive()
+    assert has_ended.is_set() and not closing.is_alive()
 
 
 def test_a_crew_that_is_closed_begins_no_visit(tmp_path: Path) -> None:
