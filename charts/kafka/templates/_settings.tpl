@@ -21,6 +21,8 @@ ssl.truststore.location=/tls/ca.pem
 {{- end }}
 log.dirs=/data/log
 broker.session.timeout.ms=6000
+# As in the lab: on a busy node the 60 s of Kafka are too short for a broker to register.
+initial.broker.registration.timeout.ms=300000
 # Nothing moves unless a fault moves it, and nothing written is deleted while a run may still read it.
 auto.create.topics.enable=false
 auto.leader.rebalance.enable=false
