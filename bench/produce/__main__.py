@@ -5,7 +5,7 @@ against the same brokers in the same minutes, in turns, with the same batch size
 requests in flight; what counts is the ratio of the medians, and the processor time a million messages beside it.
 
     python bench/produce [--messages N] [--rounds N] [--system kafka|pulsar] [--contender NAME]... [--no-memory]
-                         [--batch-bytes N] [--warm N]
+                         [--batch-bytes N] [--in-flight N] [--warm N]
 
 Exits with 1 if a ratio misses its target.
 """
@@ -23,6 +23,7 @@ from contenders import Contest, Sample
 
 from dedup_lab.systems import kafka, labs, pulsar
 from dedup_runners import admins
+from dedup_runners.configs import ProducerConfig
 
 Contender = Callable[[Contest], Sample]
 
@@ -70,6 +71,7 @@ COMPARISONS = {
     ],
 }
 VERSIONS = {"kafka": "4.3.1", "pulsar": "4.2.4"}
+IN_FLIGHT = ProducerConfig.model_fields["in_flight"].default
 WARM_UP_ROUNDS = 2
 MEMORY_TARGET = 1.2
 MEMORY_ROUNDS = 3
@@ -81,6 +83,7 @@ class Plan(NamedTuple):
     messages: int
     rounds: int
     batch_bytes: int
+    in_flight: int
     warm: int
 
 
@@ -92,6 +95,7 @@ def main() -> int:
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--contender", action="append", help="only this one, and what else is named so")
     parser.add_argument("--batch-bytes", type=int, default=16384, help="Kafka's batch.size")
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="messages that may be unacknowledged")
     parser.add_argument("--warm", type=int, default=0, help="Kafka: messages that a process sends before it counts")
     asked = parser.parse_args()
     missed = 0
@@ -100,7 +104,7 @@ def main() -> int:
             for name in known.keys() - {*asked.contender}:
                 del known[name]
     for system in asked.system or CONTENDERS:
-        plan = Plan(asked.messages, asked.rounds, asked.batch_bytes, asked.warm)
+        plan = Plan(asked.messages, asked.rounds, asked.batch_bytes, asked.in_flight, asked.warm)
         missed += measure(system, plan, memory=system == "kafka" and not asked.no_memory)
     return 1 if missed else 0
 
@@ -114,7 +118,15 @@ def measure(system: str, plan: Plan, *, memory: bool) -> int:
             endpoints = module.start(lab, version=VERSIONS[system], proxied=False)
             with admins.connect(endpoints) as admin:
                 contest = Contest(
-                    system, endpoints, admin, VERSIONS[system], logs, plan.messages, plan.batch_bytes, plan.warm
+                    system,
+                    endpoints,
+                    admin,
+                    VERSIONS[system],
+                    logs,
+                    plan.messages,
+                    plan.batch_bytes,
+                    plan.in_flight,
+                    plan.warm,
                 )
                 samples = in_turns(contest, CONTENDERS[system], plan.rounds)
                 missed = show(system, samples, plan)

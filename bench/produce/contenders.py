@@ -30,7 +30,6 @@ from dedup_lab.clients import kafka_java
 from dedup_lab.systems import jars
 from dedup_runners.admins import Admin
 
-IN_FLIGHT = 200_000
 TIMEOUT_S = 600.0
 KAFKA = {
     "linger.ms": "50",
@@ -61,6 +60,8 @@ class Contest:
     messages: int
     batch_bytes: int = 16384
     """Kafka's batch.size: the Java client's default; librdkafka's is 1,000,000."""
+    in_flight: int = 10_000
+    """Messages of ours and of the bare loops that may be unacknowledged; the brokers' tools have no such setting."""
     warm: int = 0
     """So many messages a producer sends before it counts, where the system is Kafka."""
     filled: str = ""
@@ -85,7 +86,7 @@ class Contest:
             "deduplication": True,
             "producer_name": folder.name,
             "messages": self.messages,
-            "in_flight": IN_FLIGHT,
+            "in_flight": self.in_flight,
         }
         children = Children()
         try:
@@ -114,7 +115,7 @@ class Contest:
 
     def bare_producer(self) -> Sample:
         topic = self._topic()
-        settings = {"topic": topic, "messages": self.messages, "in_flight": IN_FLIGHT}
+        settings = {"topic": topic, "messages": self.messages, "in_flight": self.in_flight}
         if self.system == "kafka":
             settings |= {"bootstrap": self.endpoints.client_bootstrap, "properties": self._kafka(), "warm": self.warm}
         else:

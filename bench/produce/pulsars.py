@@ -14,7 +14,7 @@ import uuid
 from datetime import datetime
 from pathlib import Path
 
-from contenders import IN_FLIGHT, PULSAR, Contest, Sample
+from contenders import PULSAR, Contest, Sample
 
 from dedup_lab import java
 from dedup_lab.caches import silent
@@ -52,7 +52,7 @@ def performance_producer(contest: Contest) -> Sample:
         *("--num-messages", str(contest.messages), "--rate", str(2**31 - 1), "--size", "8"),
         *("--batch-max-messages", PULSAR["batching_max_messages"]),
         *("--batch-time-window", PULSAR["batching_max_publish_delay_ms"]),
-        *("--max-outstanding", str(IN_FLIGHT), "--max-outstanding-across-partitions", str(IN_FLIGHT)),
+        *("--max-outstanding", str(contest.in_flight), "--max-outstanding-across-partitions", str(contest.in_flight)),
         *("--producer-name", f"perf-{uuid.uuid4().hex[:8]}", "--warmup-time", "0"),
     ]
     path = os.pathsep.join(
