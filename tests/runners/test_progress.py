@@ -1,5 +1,6 @@
 """How far a run is, for people to watch: whatever is answered, it does not end the run."""
 
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -51,3 +52,11 @@ def test_what_are_no_metrics_leaves_the_last_numbers(
     assert watch.read(0.0) == Progress(sent=7, acknowledged=5)
     monkeypatch.setattr(Runner, "said", (200, SENT.replace("7.0", "9.0")))
     assert watch.read(0.0).sent == 9
+
+
+def test_certificates_are_not_read_again_for_every_question(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_: object, **__: object) -> ssl.SSLContext:
+        raise AssertionError("certificates were read")
+
+    monkeypatch.setattr(ssl, "create_default_context", read)
+    assert watch.read(0.0).sent == watch.read(0.0).sent == 7
