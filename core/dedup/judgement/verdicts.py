@@ -208,7 +208,7 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
     if judged.shows(subject.count):
         code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, {subject.but} in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
-    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,), "effective": False})
 
 
 def _subject_seen(manifest: Manifest) -> Subject:
@@ -318,8 +318,8 @@ def _accusation(answer: Verification, name: str) -> Reason:
     count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else COUNTS[name].noun) + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
-    words += _because(name, answer.counts)
-    return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
+    words += _because(name, answer.counts) + (f", such as {'; '.join(shown[:SHOWN])}" if shown else "")
+    return Reason(verdict=Verdict.FAIL, code=name, text=words)
 
 
 def _because(name: str, counts: Counts) -> str:
