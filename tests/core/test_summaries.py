@@ -10,8 +10,9 @@ from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates
 
 from dedup.experiment.plans import plan
 from dedup.judgement import tables
+from dedup.judgement.anomalies import OrderEvent
 from dedup.judgement.conclusions import conclude
-from dedup.judgement.counts import Counts
+from dedup.judgement.counts import Counts, Jump
 from dedup.judgement.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
 from dedup.judgement.verdicts import Evidence, demand_of, judge_run
 from dedup.wire.manifests import Machine, Manifest
@@ -221,3 +222,10 @@ def test_the_total_of_counts() -> None:
         **{name: getattr(counts(), name) + getattr(counts(**duplicates()), name) for name in Counts.model_fields}
     )
     assert total([]) == Counts()
+
+
+@pytest.mark.parametrize(("arrival", "place"), [(0, "1"), (1_999, "2,000")])
+def test_messages_that_were_read_are_told_from_the_first_on(arrival: int, place: str) -> None:
+    """A history counts arrivals from 0: the first message was called "message 0 of all that were read"."""
+    jump = OrderEvent(jump=Jump.BACKWARD, partition=1, stream=0, last=5, value=2, arrival=arrival)
+    assert tables.backward(jump) == f"JB from 0/5 to 0/2 in partition 1, as message {place} of all that were read"

@@ -161,4 +161,4 @@ def witness(found: Witness) -> str:
 def backward(found: OrderEvent) -> str:
     """A jump that an expectation forbids."""
     where = f"{found.stream}/{found.last} to {found.stream}/{found.value} in partition {found.partition}"
-    return f"{found.jump} from {where}, as message {found.arrival:,} of all that were read"
+    return f"{found.jump} from {where}, as message {found.arrival + 1:,} of all that were read"
