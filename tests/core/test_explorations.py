@@ -177,7 +177,9 @@ def test_a_control_that_breaks_what_it_promises_is_a_doubt_for_it_is_not_replaye
     lost = visit((controls_of(points)[0],), Verdict.FAIL, deduplication=False, copies=copies)
     found, reasons = conclude(points, [], [*clean(points)[:-1], lost], [])
     assert (found, reasons[0].code) == (Verdict.INCONCLUSIVE, "control_failed")
-    assert reasons[0].text.endswith("it is not replayed, so it accuses nobody: produce-0-1-1-lose-reply-control: because")
+    assert reasons[0].text.endswith(
+        "it is not replayed, so it accuses nobody: produce-0-1-1-lose-reply-control: because"
+    )
 
 
 def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
