@@ -243,7 +243,7 @@ def test_without_an_application_nothing_is_said_of_processing() -> None:
     assert "processed twice" in twin.reasons[0].text and "never processed" in twin.reasons[0].text
 
 
-# A control and a treatment whose workloads are about two things: instances are replaced under a new id, or the same one.
+# Control and treatment whose workloads are about two things: instances are replaced under a new id, or the same one.
 
 TWICE: Final = {"values_with_duplicates": 50, "extra_copies": 50, "copied_by_session": 50, "received": MESSAGES + 50}
 
