@@ -274,6 +274,21 @@ def test_the_audit_reads_what_it_was_to_read(more: dict[str, Any], passes: bool)
     assert passes or Code.WORKLOAD_BROKEN in codes(verdict)
 
 
+@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction"])
+@pytest.mark.parametrize(
+    ("isolation", "planned", "alone"),
+    [("read_uncommitted", Verdict.ERROR, Verdict.INCONCLUSIVE), ("read_committed", Verdict.FAIL, Verdict.FAIL)],
+)
+def test_a_broker_is_not_accused_of_what_the_audit_asked_for(
+    anomaly: str, isolation: str, planned: Verdict, alone: Verdict
+) -> None:
+    """Who asks for what was not committed is given what was aborted, by every broker."""
+    found = shown(isolation=isolation, **{anomaly: 3})
+    assert judge_run(found, demand()).verdict is planned
+    verdict = judge_alone(found, Expectation.COMMITTED_ONCE)
+    assert (verdict.verdict, codes(verdict)[0]) == (alone, anomaly if alone is Verdict.FAIL else Code.WORKLOAD_VACUOUS)
+
+
 @pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "not_received"])
 @pytest.mark.parametrize(
     ("damages", "verdict"), [((), Verdict.FAIL), (("transactions/00000.parquet: its bytes changed",), Verdict.ERROR)]

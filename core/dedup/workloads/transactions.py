@@ -38,6 +38,11 @@ class Isolation(StrEnum):
     UNCOMMITTED = "Uncommitted"
 
 
+def asked_for_all(manifest: Manifest) -> bool:
+    """Whether its audit asked for what was not committed, too: then brokers are to give it what was aborted."""
+    return manifest.consumer.effective_config.get(ISOLATION) == f"read_{Isolation.UNCOMMITTED.lower()}"
+
+
 class Sending(StrEnum):
     """Whether messages are sent in the transactions that they belong to."""
 
