@@ -50,7 +50,7 @@ from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import Application, FaultRecord, Manifest, Record
 from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, subject_seen, unended
 from dedup.workloads.subjects import COPIES_IN_LOG
-from dedup.workloads.transactions import asked_for_all
+from dedup.workloads.transactions import why_nothing_is_promised
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -288,7 +288,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.FINISHED: complete,
         Basis.TRANSACTIONS: whole["transactions"],
         Basis.COMMITS: whole["commits"],
-        Basis.COMMITTED: not asked_for_all(manifest),
+        Basis.PROMISED: not why_nothing_is_promised(manifest),
         Basis.PROCESSED: (found := manifest.consumer.application) is not None and not any(found.unread()),
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
@@ -438,11 +438,11 @@ def _doubts_of_what_was_asked(manifest: Manifest, answer: Verification, demand: 
     """What the application itself may have caused: what it sends again comes after what it sent meanwhile, and who
     asks for what was not committed is given it."""
     resent = "values were sent more than once, so this order may be that of the sends"
-    for basis, is_cause, code, why in (
-        (Basis.ONCE, _sent_again(manifest, answer), Code.SENT_AGAIN, resent),
-        (Basis.COMMITTED, asked_for_all(manifest), Code.WORKLOAD_VACUOUS, "the audit asked for what was not committed"),
+    for basis, code, why in (
+        (Basis.ONCE, Code.SENT_AGAIN, resent if _sent_again(manifest, answer) else ""),
+        (Basis.PROMISED, Code.WORKLOAD_VACUOUS, why_nothing_is_promised(manifest)),
     ):
-        for name in FORBIDDEN[demand.expectation] if is_cause else ():
+        for name in FORBIDDEN[demand.expectation] if why else ():
             if basis in COUNTS[name].rests_on and getattr(answer.counts, name):
                 yield _inconclusive(code, f"{_accusation(answer, name).text}: {why}")
 
