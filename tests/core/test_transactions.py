@@ -194,7 +194,7 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
 
 def of_pulsar(*, marked: int, **counts: int) -> Evidence:
     """A run on Pulsar, whose audit has nothing to ask for; its partition has so many markers."""
-    found = shown(isolation="", **counts)
+    found = shown(TOLD, (CLOSED,), "", None, (), **counts)
     assert found.manifest is not None
     ((_, last),) = extents = ((0, MESSAGES + marked),)
     holes = (Hole(ledger=0, first=MESSAGES, last=last - 1, proof=Proof.MARKER),) if marked else ()
@@ -283,7 +283,7 @@ def test_a_broker_is_not_accused_of_what_the_audit_asked_for(
     anomaly: str, isolation: str, planned: Verdict, alone: Verdict
 ) -> None:
     """Who asks for what was not committed is given what was aborted, by every broker."""
-    found = shown(isolation=isolation, **{anomaly: 3})
+    found = shown(TOLD, (CLOSED,), isolation, None, (), **{anomaly: 3})
     assert judge_run(found, demand()).verdict is planned
     verdict = judge_alone(found, Expectation.COMMITTED_ONCE)
     assert (verdict.verdict, codes(verdict)[0]) == (alone, anomaly if alone is Verdict.FAIL else Code.WORKLOAD_VACUOUS)
