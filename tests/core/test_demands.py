@@ -345,6 +345,26 @@ def test_a_client_that_hashes_otherwise_accuses_no_broker(version: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("version", "homes", "verdict"),
+    [
+        ("pulsar-client 3.14.0", (0, 0, 1, 2), Verdict.ERROR),
+        ("pulsar-client 3.13.0", (0, 0, 1, 2), Verdict.FAIL),
+        ("pulsar-client 3.14.0", (0, 1, 2, 0), Verdict.FAIL),
+    ],
+    ids=["keys", "keys of a client that was tried", "partitions in turn, which the producer names"],
+)
+def test_a_client_that_hashes_otherwise_accuses_no_broker_without_the_plan_either(
+    version: str, homes: tuple[int, ...], verdict: Verdict
+) -> None:
+    """`dedup verify` of the run's folder was a fail, where that of the experiment is an error."""
+    changes = OF_KEYS | OF_PULSAR | {"stream_partitions": homes}
+    ends = tuple(EndPosition(partition=each, extents=((0, 500),)) for each in changes.pop("ends"))
+    reports = {"producer": {"library_version": version}, "consumer": {"end": ends}}
+    found = judged(Demand(expectation=Expectation.EXACTLY_ONCE), {"misplaced": 250}, **reports, **changes)
+    assert (found.verdict, found.void) == (verdict, verdict is Verdict.ERROR), texts(found)
+
+
+@pytest.mark.parametrize(
     ("system", "workload", "clients"),
     [
         ({"name": "pulsar", "pulsar": {}}, KEYS, ("pulsar-client 3.13.0",)),

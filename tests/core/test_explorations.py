@@ -170,6 +170,18 @@ def test_an_alarm_that_was_not_replayed_is_said_and_accuses_nobody() -> None:
     assert found is Verdict.INCONCLUSIVE and "1 phantom; not replayed" in reasons[0].text
 
 
+@pytest.mark.parametrize("copies", [0, 1])
+def test_a_control_that_breaks_what_it_promises_is_a_doubt_for_it_is_not_replayed(copies: int) -> None:
+    """One run of it was a fail, though no alarm of the treatment is one before it came again in nine of ten."""
+    points = points_of([FIRST], KAFKA)
+    lost = visit((controls_of(points)[0],), Verdict.FAIL, deduplication=False, copies=copies)
+    found, reasons = conclude(points, [], [*clean(points)[:-1], lost], [])
+    assert (found, reasons[0].code) == (Verdict.INCONCLUSIVE, "control_failed")
+    assert reasons[0].text.endswith(
+        "it is not replayed, so it accuses nobody: produce-0-1-1-lose-reply-control: because"
+    )
+
+
 def test_a_pair_out_of_reach_is_said_and_prevents_nothing() -> None:
     points = points_of([FIRST, SECOND], KAFKA)
     pairs = pairs_of(points, 2, seed=1)

@@ -83,6 +83,15 @@ def test_counts_that_are_not_the_manifests_void_every_witness(changes: dict[str,
         assert (verdict.verdict, codes(verdict)) == (Verdict.ERROR, [Code.SELF_CHECK])
 
 
+@pytest.mark.parametrize(("fail", "verdict"), [(0, Verdict.ERROR), (1, Verdict.FAIL)])
+def test_where_values_are_sent_again_no_more_of_them_fail_than_the_producer_says(fail: int, verdict: Verdict) -> None:
+    """A failed send that was read accused the broker, though the producer says that no send has failed."""
+    read = {**ANOMALIES["failed_but_received"], "received": MESSAGES}
+    sends = MESSAGES + 10
+    found = judged(read, schema_version=2, producer={"sent": sends, "ok": sends - fail, "fail": fail})
+    assert (found.verdict, found.void) == (verdict, verdict is Verdict.ERROR)
+
+
 def test_re_reads_are_the_consumers_doing_and_contradict_nothing() -> None:
     assert judged({"re_reads": 5}).verdict is Verdict.PASS
 
@@ -205,6 +214,9 @@ def test_a_backward_read_beyond_the_listed_events_still_counts() -> None:
     )
     verdict = judge_run(cut, EXACTLY_ONCE)
     assert (verdict.verdict, verdict.backward) == (Verdict.FAIL, ())
+    assert verdict.reasons[0].text == "1 jump back: read after a later one"
+    shown = judge_run(found, EXACTLY_ONCE).reasons[0].text
+    assert shown == "1 jump back: read after a later one, such as 0/400 after 0/500 in partition 0"
 
 
 def test_spark_must_judge_every_history_and_the_oracle_those_that_are_not_large() -> None:

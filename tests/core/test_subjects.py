@@ -9,13 +9,13 @@ from typing import Any, Final
 import pytest
 from tests.core.evidences import CUT, EXACTLY_ONCE, MESSAGES, RUN, duplicates, evidence, experiment, judged
 
-from dedup.experiment.plans import plan
+from dedup.experiment.plans import Run, plan
 from dedup.experiment.spec import Expectation, Experiment
 from dedup.judgement.conclusions import ExperimentVerdict, conclude
 from dedup.judgement.counts import COPIES, COUNTS
 from dedup.judgement.verdicts import Code, Evidence, RunVerdict, Verdict, judge_run
-from dedup.wire.manifests import Application, Life, Session
-from dedup.workloads.kinds import WorkloadKind
+from dedup.wire.manifests import Application, Life, Session, Transactions
+from dedup.workloads.kinds import CLOSED, FENCED, WorkloadKind
 from dedup.workloads.registry import KINDS
 from dedup.workloads.restart import Restart
 from dedup.workloads.subjects import COPIES_IN_LOG, Subject
@@ -241,3 +241,53 @@ def test_without_an_application_nothing_is_said_of_processing() -> None:
     assert "none read more than once, " in judged().reasons[0].text
     twin = processing({}, Expectation.EXACTLY_ONCE)
     assert "processed twice" in twin.reasons[0].text and "never processed" in twin.reasons[0].text
+
+
+# Control and treatment whose workloads are about two things: instances are replaced under a new id, or the same one.
+
+TWICE: Final = {"values_with_duplicates": 50, "extra_copies": 50, "copied_by_session": 50, "received": MESSAGES + 50}
+
+
+def zombies(treatment: Mapping[str, int]) -> ExperimentVerdict:
+    """Three runs each: under a new id both instances' messages are there; under the same one these counts show."""
+    new = {"transactions": {"zombie": {"every": 5, "identity": "New"}}}
+    made = experiment(
+        workload={"messages": MESSAGES, "transactions": {"size": 100, "zombie": {"every": 5}}},
+        variants=[
+            {"name": "new", "deduplication": "Enabled", "expect": "Duplicates", "workload": new},
+            {"name": "same", "deduplication": "Enabled", "expect": "CommittedOnce"},
+        ],
+        runs=3,
+        confidencePercent=95,
+        faults=[],
+    )
+
+    def of(run: Run, answered: str, aborted: int, counted: Mapping[str, int]) -> Evidence:
+        sessions = [Session(identity="p", began="resumed", ended=answered, replaced=True) for _ in range(2)]
+        sessions.append(Session(identity="p", began="resumed", ended=CLOSED))
+        told = Transactions(rows=12, number=12, committed=12 - aborted, aborted=aborted, unknown=0)
+        found = evidence(
+            run,
+            counted,
+            spec_digest=made.digest(),
+            producer={"sessions": tuple(sessions), "transactions": told},
+            consumer={"effective_config": {"isolation.level": "read_committed"}},
+            schema_version=2,
+            faults=(),
+        )
+        return without_times(found)
+
+    return conclude(
+        made,
+        [of(run, CLOSED, 0, TWICE) if run.variant == "new" else of(run, FENCED, 2, treatment) for run in plan(made)],
+    )
+
+
+@pytest.mark.parametrize(("treatment", "p_value"), [(TWICE, 1.0), ({}, 0.05)])
+def test_a_treatment_is_compared_by_what_its_control_shows(treatment: Mapping[str, int], p_value: float) -> None:
+    """Copies of the control were held against aborted reads of the treatment, so p was 0.05 where both had copies."""
+    found = zombies(treatment)
+    assert found.verdict is (Verdict.FAIL if treatment else Verdict.PASS), found.reasons
+    control = found.systems[0]
+    assert (control.runs_with_copies, found.systems[1].effective_runs, control.p_value) == (3, 3, p_value)
+    assert (control.verdict is Verdict.PASS) is not bool(treatment)

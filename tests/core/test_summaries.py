@@ -10,10 +10,11 @@ from tests.core.evidences import CUT, MESSAGES, all_evidence, counts, duplicates
 
 from dedup.experiment.plans import plan
 from dedup.judgement import tables
+from dedup.judgement.anomalies import OrderEvent
 from dedup.judgement.conclusions import conclude
-from dedup.judgement.counts import Counts
+from dedup.judgement.counts import Counts, Jump
 from dedup.judgement.summaries import COLUMNS, Bin, Summary, cells, histogram, run_row, summarise, total
-from dedup.judgement.verdicts import Evidence, demand_of, judge_run
+from dedup.judgement.verdicts import Code, Evidence, demand_of, judge_run
 from dedup.wire.manifests import Machine, Manifest
 
 
@@ -221,3 +222,26 @@ def test_the_total_of_counts() -> None:
         **{name: getattr(counts(), name) + getattr(counts(**duplicates()), name) for name in Counts.model_fields}
     )
     assert total([]) == Counts()
+
+
+@pytest.mark.parametrize(("arrival", "place"), [(0, "1"), (1_999, "2,000")])
+def test_messages_that_were_read_are_told_from_the_first_on(arrival: int, place: str) -> None:
+    """A history counts arrivals from 0: the first message was called "message 0 of all that were read"."""
+    jump = OrderEvent(jump=Jump.BACKWARD, partition=1, stream=0, last=5, value=2, arrival=arrival)
+    assert tables.backward(jump) == f"JB from 0/5 to 0/2 in partition 1, as message {place} of all that were read"
+
+
+@pytest.mark.parametrize("doubtful", ["kafka-dedup-001", None])
+def test_the_reasons_of_one_run_are_those_of_every_run_only_if_they_are(doubtful: str | None) -> None:
+    """A run without a doubt stood for all, though another one had sends of which no loss can be told."""
+    made = experiment()
+    one = {"unknown": 1, "positive_ack": MESSAGES - 1, "ack": MESSAGES - 1, "received_no_ack": 1}
+    run = next(run for run in plan(made) if run.run_id == "kafka-dedup-001")
+    other = evidence(run, one, spec_digest=made.digest())
+    (told,) = tables.merits(summary([other if each.run_id == doubtful else each for each in all_evidence(made)]))
+    assert any(reason.code == Code.UNCERTAIN_SENDS for reason in told.reasons) is bool(doubtful)
+    assert told.heading == (
+        "kafka-dedup-001, of which more is to be said than of other runs of kafka dedup:"
+        if doubtful
+        else "kafka-dedup-002, as every run of kafka dedup:"
+    )

@@ -192,9 +192,9 @@ def test_a_run_with_commits_and_aborts_passes_and_says_that_nothing_aborted_was_
     assert "read although their transaction was not committed" in verdict.reasons[0].text
 
 
-def of_pulsar(*, marked: int) -> Evidence:
+def of_pulsar(*, marked: int, **counts: int) -> Evidence:
     """A run on Pulsar, whose audit has nothing to ask for; its partition has so many markers."""
-    found = shown(isolation="")
+    found = shown(TOLD, (CLOSED,), "", None, (), **counts)
     assert found.manifest is not None
     ((_, last),) = extents = ((0, MESSAGES + marked),)
     holes = (Hole(ledger=0, first=MESSAGES, last=last - 1, proof=Proof.MARKER),) if marked else ()
@@ -272,6 +272,28 @@ def test_the_audit_reads_what_it_was_to_read(more: dict[str, Any], passes: bool)
     verdict = judged(**more)
     assert (verdict.verdict is Verdict.PASS) is passes
     assert passes or Code.WORKLOAD_BROKEN in codes(verdict)
+
+
+@pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction"])
+@pytest.mark.parametrize(
+    ("isolation", "planned", "alone"),
+    [("read_uncommitted", Verdict.ERROR, Verdict.INCONCLUSIVE), ("read_committed", Verdict.FAIL, Verdict.FAIL)],
+)
+def test_a_broker_is_not_accused_of_what_the_audit_asked_for(
+    anomaly: str, isolation: str, planned: Verdict, alone: Verdict
+) -> None:
+    """Who asks for what was not committed is given what was aborted, by every broker."""
+    found = shown(TOLD, (CLOSED,), isolation, None, (), **{anomaly: 3})
+    assert judge_run(found, demand()).verdict is planned
+    verdict = judge_alone(found, Expectation.COMMITTED_ONCE)
+    assert (verdict.verdict, codes(verdict)[0]) == (alone, anomaly if alone is Verdict.FAIL else Code.WORKLOAD_VACUOUS)
+
+
+@pytest.mark.parametrize(("marked", "alone"), [(0, Verdict.INCONCLUSIVE), (TOLD.committed, Verdict.FAIL)])
+def test_a_pulsar_is_not_accused_of_what_was_sent_in_no_transaction(marked: int, alone: Verdict) -> None:
+    """The control's application sends outside of transactions, and takes back what it cannot take back."""
+    found = of_pulsar(marked=marked, aborted_read=3)
+    assert judge_alone(found, Expectation.COMMITTED_ONCE).verdict is alone
 
 
 @pytest.mark.parametrize("anomaly", ["aborted_read", "torn_transaction", "not_received"])

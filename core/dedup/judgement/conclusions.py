@@ -109,7 +109,11 @@ class _Group(Record):
     @property
     def showing(self) -> list[RunVerdict]:
         """The effective runs that show the subject, of whatever cause."""
-        return [run for run in self.effective if run.shows(self.subject.count)]
+        return self.that_show(self.subject)
+
+    def that_show(self, subject: Subject) -> list[RunVerdict]:
+        """The effective runs that show that subject: a treatment is compared by its control's."""
+        return [run for run in self.effective if run.shows(subject.count)]
 
     @property
     def of_cause(self) -> list[RunVerdict]:
@@ -278,7 +282,9 @@ def _error(code: Code, text: str) -> Reason:
 def _judge_group(group: _Group, own: Sequence[_Group], confidence: float | None, unfair: list[Reason]) -> GroupVerdict:
     against = [other for other in own if other.forbids_copies]
     p_values = [
-        statistics.fisher_p(group.convincing, len(group.effective), len(other.showing), len(other.effective))
+        statistics.fisher_p(
+            group.convincing, len(group.effective), len(other.that_show(group.subject)), len(other.effective)
+        )
         for other in against
     ]
     reasons = [*unfair, *_of_runs(group.verdicts)]
@@ -345,14 +351,14 @@ def _doubts_of_control(group: _Group, against: Sequence[_Group], confidence: flo
         yield _doubt(Code.CONTROL_UNCONVINCING, text)
     wanted = statistics.significance(confidence)
     for other in against:
-        treated = len(other.effective)
+        treated, shown = len(other.effective), len(other.that_show(group.subject))
         if statistics.best_p(runs, treated) > wanted:
             yield _too_few(group, other, confidence)
-        elif (p := statistics.fisher_p(group.convincing, runs, len(other.showing), treated)) > wanted:
+        elif (p := statistics.fisher_p(group.convincing, runs, shown, treated)) > wanted:
             yield _doubt(
                 Code.CONTROL_UNCONVINCING,
                 f"{name}: {_convincing(group)}, with "
-                f"{other.variant.name} in {len(other.showing)} of {treated}: p = {float(p):.3g}, and "
+                f"{other.variant.name} in {shown} of {treated}: p = {float(p):.3g}, and "
                 f"{confidence:g} % confidence needs at most {float(wanted):.3g}",
             )
 

@@ -30,6 +30,7 @@ class Basis(StrEnum):
     PROCESSED = "the application came to the end of the topic"
     TRANSACTIONS = "all transactions are there, if there are any"
     COMMITS = "all commits and beginnings of the application are there"
+    PROMISED = "the audit asked for committed messages alone, and it was sent in a transaction"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,7 +169,7 @@ class Counts(BaseModel):
             "counted if the history has [transactions](history.md#transactions), like the next four",
             words="read although their transaction was not committed",
             forbidden_by=ONCE,
-            rests_on=(Basis.TRANSACTIONS,),
+            rests_on=(Basis.TRANSACTIONS, Basis.PROMISED),
             added=True,
         ),
     ] = 0
@@ -180,7 +180,7 @@ class Counts(BaseModel):
             "other values of that transaction were read: **torn**",
             words="missing from a transaction of which others were read",
             forbidden_by=IN_ORDER,
-            rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS),
+            rests_on=(Basis.END, Basis.OUTCOMES, Basis.TRANSACTIONS, Basis.PROMISED),
             added=True,
         ),
     ] = 0

@@ -20,6 +20,7 @@ from dedup.payloads import messages_of
 from dedup.wire.faults import Detail
 from dedup.wire.manifests import Manifest, Record
 from dedup.workloads.kinds import WorkloadKind
+from dedup.workloads.partitioners import TRIED
 
 NOT_RECORDED: Final = "not recorded"
 
@@ -116,8 +117,9 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
         yield f"partitions of streams are not named, planned {demand.homes}"
     if demand.library is not None:
         pairs.append(("client", manifest.producer.library, demand.library))
-    if demand.clients is not None and (client := manifest.producer.library_version) not in demand.clients:
-        yield f"keys were put by {client}, and it is known of {', '.join(demand.clients)} alone where it puts them"
+    tried = _tried(manifest) if planned is None else demand.clients
+    if tried is not None and (client := manifest.producer.library_version) not in tried:
+        yield f"keys were put by {client}, and it is known of {', '.join(tried)} alone where it puts them"
     if demand.partitions is not None:
         again = demand.workload and demand.workload.resent_partitions(demand.partitions)
         if manifest.resent_partitions != again:
@@ -132,6 +134,16 @@ def departures(manifest: Manifest, run_id: str, demand: Demand) -> Iterator[str]
     for name, found, wanted in pairs:
         if wanted is not None and found != wanted:
             yield f"{name} is {found}, planned {wanted}"
+
+
+def _tried(manifest: Manifest) -> tuple[str, ...] | None:
+    """Of a history without its plan: the versions of its client that put keys where it says; None: all, or no keys.
+
+    Without keys the producer names the partitions of the streams, in turn.
+    """
+    in_turn = tuple(stream % manifest.topic_partitions for stream in range(manifest.streams))
+    has_keys = manifest.stream_partitions not in (None, in_turn)
+    return TRIED.get(manifest.producer.library) if has_keys else None
 
 
 def unplanned_sends(answer: Verification, demand: Demand) -> Iterator[str]:

@@ -249,7 +249,7 @@ def _of_alarms(alarms: Sequence[Alarm]) -> Iterator[Reason]:
 
 
 def _of_visits(visits: Sequence[Visit]) -> Iterator[Reason]:
-    """What stands in the way of a pass besides alarms: errors, and doubts about histories."""
+    """What stands in the way of a pass besides alarms: errors, doubts about histories, a control that fails."""
     for verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE):
         own = [each for each in visits if each.verdict is verdict]
         if verdict is not Verdict.ERROR:  # an error stands whatever was struck
@@ -259,9 +259,14 @@ def _of_visits(visits: Sequence[Visit]) -> Iterator[Reason]:
         ]
         if texts:
             yield _reason(verdict, Code.PROBLEM, f"{len(texts):,} visits: {_listed(texts)}")
-    lost = [each.name for each in visits if not each.deduplication and each.verdict is Verdict.FAIL]
-    if lost:
-        yield _reason(Verdict.FAIL, "control_failed", f"the control broke what it promises: {_listed(lost)}")
+    broke = [each for each in visits if not each.deduplication and each.verdict is Verdict.FAIL]
+    if broke:
+        texts = [
+            f"{each.name}: {next(reason.text for reason in each.reasons if reason.verdict is Verdict.FAIL)}"
+            for each in broke
+        ]
+        told = f"the control broke what it promises; it is not replayed, so it accuses nobody: {_listed(texts)}"
+        yield _reason(Verdict.INCONCLUSIVE, "control_failed", told)
 
 
 def _of_scope(points: Sequence[Point], pairs: Sequence[Schedule], visits: Sequence[Visit]) -> Iterator[Reason]:

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 class Merits(NamedTuple):
-    """Why a treatment passed: the reasons of one of its runs hold for every one."""
+    """Why a treatment passed: the reasons of one of its runs, and whether every one has the same."""
 
     heading: str
     reasons: tuple[Reason, ...]
@@ -98,9 +98,13 @@ def doubtful(run: RunRow) -> bool:
 def merits(summary: Summary) -> Iterator[Merits]:
     """Why the verdict is pass, treatment by treatment; nothing for another verdict."""
     for group in summary.systems:
-        if summary.verdict is Verdict.PASS and is_treatment(group.expectation):
-            runs = [run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant)]
-            yield from (Merits(f"{run.run_id}, as every run of {name_of(group)}:", run.reasons) for run in runs[-1:])
+        runs = [run for run in summary.runs if (run.system, run.variant) == (group.system, group.variant)]
+        if summary.verdict is not Verdict.PASS or not is_treatment(group.expectation) or not runs:
+            continue
+        alike = len({tuple(reason.code for reason in run.reasons) for run in runs}) == 1
+        words = "as every run" if alike else "of which more is to be said than of other runs"
+        most = max(reversed(runs), key=lambda run: len(run.reasons))
+        yield Merits(f"{most.run_id}, {words} of {name_of(group)}:", most.reasons)
 
 
 def name_of(row: RunRow | GroupRow) -> str:
@@ -161,4 +165,4 @@ def witness(found: Witness) -> str:
 def backward(found: OrderEvent) -> str:
     """A jump that an expectation forbids."""
     where = f"{found.stream}/{found.last} to {found.stream}/{found.value} in partition {found.partition}"
-    return f"{found.jump} from {where}, as message {found.arrival:,} of all that were read"
+    return f"{found.jump} from {where}, as message {found.arrival + 1:,} of all that were read"

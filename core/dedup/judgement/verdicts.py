@@ -48,8 +48,9 @@ from dedup.judgement.verdict_kinds import PRECEDENCE as PRECEDENCE
 from dedup.judgement.verdict_kinds import Verdict as Verdict
 from dedup.judgement.verdict_kinds import worst as worst
 from dedup.wire.manifests import Application, FaultRecord, Manifest, Record
-from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, unended
-from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG, REPEATED_PROCESSING, Subject
+from dedup.workloads.kinds import idle_kills, idle_lives, subject_of, subject_seen, unended
+from dedup.workloads.subjects import COPIES_IN_LOG
+from dedup.workloads.transactions import why_nothing_is_promised
 
 ORACLE_LIMIT: Final = 1_000_000
 """Up to so many messages a run must have been judged by the oracle, too."""
@@ -164,7 +165,7 @@ def judge_run(evidence: Evidence, demand: Demand) -> RunVerdict:
         if answer is not None:
             reasons += [_accusation(answer, name) for name in accused]
             reasons += _doubts(evidence, manifest, answer.counts, demand, bool(accused))
-            reasons += () if void else _order_doubts(manifest, answer, demand)
+            reasons += () if void else _doubts_of_what_was_asked(manifest, answer, demand)
             reasons += _bare_doubts(manifest, answer, demand, accused, void) if evidence.bare else ()
     idle = any(
         reason.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE) or reason.code == Code.NOT_IN_FORCE
@@ -200,7 +201,7 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
     judged = judge_run(evidence, Demand(expectation=expectation, trusted=trusted))
     if expectation is not Expectation.DUPLICATES or judged.verdict is not Verdict.PASS:
         return judged
-    subject = COPIES_IN_LOG if evidence.manifest is None else _subject_seen(evidence.manifest)
+    subject = COPIES_IN_LOG if evidence.manifest is None else subject_seen(evidence.manifest)
     without = [fault for fault in judged.copies_during if not subject.by_fault or not judged.with_copies_during(fault)]
     if judged.shows(subject.count) and not without:
         return judged
@@ -208,14 +209,7 @@ def judge_alone(evidence: Evidence, expectation: Expectation, *, trusted: bool =
     if judged.shows(subject.count):
         code, what = Code.CONTROL_UNCONVINCING, f"{subject.some}, {subject.but} in the time of fault {_listed(without)}"
     doubt = _inconclusive(code, f"{what}: that the fault can cause duplicates is not shown")
-    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,)})
-
-
-def _subject_seen(manifest: Manifest) -> Subject:
-    """What a control must show, by what its history has."""
-    if manifest.consumer.application is not None:
-        return REPEATED_PROCESSING
-    return COPIES_IN_LOG if manifest.producer.transactions is None else ABORTED_READS
+    return judged.model_copy(update={"verdict": Verdict.INCONCLUSIVE, "reasons": (doubt,), "effective": False})
 
 
 def _claimed(manifest: Manifest | None, run_id: str) -> Run:
@@ -294,6 +288,7 @@ def _accused(evidence: Evidence, manifest: Manifest, answer: Verification, deman
         Basis.FINISHED: complete,
         Basis.TRANSACTIONS: whole["transactions"],
         Basis.COMMITS: whole["commits"],
+        Basis.PROMISED: not why_nothing_is_promised(manifest),
         Basis.PROCESSED: (found := manifest.consumer.application) is not None and not any(found.unread()),
         # The first message of a partition is a jump back if it is below all values sent: sent.csv may lack its row.
         Basis.ALL_SENT: files or not answer.counts.phantom,
@@ -318,8 +313,8 @@ def _accusation(answer: Verification, name: str) -> Reason:
     count = getattr(answer.counts, name)
     noun = ("jump" if name in BACKWARD else COUNTS[name].noun) + ("" if count == 1 else "s")
     words = f"{count:,} {noun} {'back: ' if name in BACKWARD else ''}{WORDS[name]}"
-    words += _because(name, answer.counts)
-    return Reason(verdict=Verdict.FAIL, code=name, text=f"{words}, such as {'; '.join(shown[:SHOWN])}")
+    words += _because(name, answer.counts) + (f", such as {'; '.join(shown[:SHOWN])}" if shown else "")
+    return Reason(verdict=Verdict.FAIL, code=name, text=words)
 
 
 def _because(name: str, counts: Counts) -> str:
@@ -439,14 +434,17 @@ def _doubts(
         )
 
 
-def _order_doubts(manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[Reason]:
-    """Order that the application itself may have changed: what it sends again comes after what it sent meanwhile."""
-    if not _sent_again(manifest, answer):
-        return
-    for name in FORBIDDEN[demand.expectation]:
-        if Basis.ONCE in COUNTS[name].rests_on and getattr(answer.counts, name):
-            why = "values were sent more than once, so this order may be that of the sends"
-            yield _inconclusive(Code.SENT_AGAIN, f"{_accusation(answer, name).text}: {why}")
+def _doubts_of_what_was_asked(manifest: Manifest, answer: Verification, demand: Demand) -> Iterator[Reason]:
+    """What the application itself may have caused: what it sends again comes after what it sent meanwhile, and who
+    asks for what was not committed is given it."""
+    resent = "values were sent more than once, so this order may be that of the sends"
+    for basis, code, why in (
+        (Basis.ONCE, Code.SENT_AGAIN, resent if _sent_again(manifest, answer) else ""),
+        (Basis.PROMISED, Code.WORKLOAD_VACUOUS, why_nothing_is_promised(manifest)),
+    ):
+        for name in FORBIDDEN[demand.expectation] if why else ():
+            if basis in COUNTS[name].rests_on and getattr(answer.counts, name):
+                yield _inconclusive(code, f"{_accusation(answer, name).text}: {why}")
 
 
 def _bare_doubts(
@@ -455,7 +453,7 @@ def _bare_doubts(
     again = _sent_again(manifest, answer)
     for name in FORBIDDEN[demand.expectation]:
         if again and Basis.ONCE in COUNTS[name].rests_on:
-            continue  # _order_doubts says so
+            continue  # _doubts_of_what_was_asked says so
         if getattr(answer.counts, name) and name not in accused and not void:
             why = bare.why_unproven(demand.trusted, answer.gaps)
             yield _inconclusive(Code.NO_MANIFEST, f"{_accusation(answer, name).text}: {why}")

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from dedup.parts import Part
 from dedup.wire.manifests import Manifest
-from dedup.workloads.subjects import COPIES_IN_LOG, Subject
+from dedup.workloads.subjects import ABORTED_READS, COPIES_IN_LOG, REPEATED_PROCESSING, Subject
 
 MOST_MESSAGES: Final = 10_000_000
 """With a kind each message is kept track of by itself."""
@@ -155,6 +155,13 @@ class WorkloadKind(WorkloadPart):
 def subject_of(kind: WorkloadKind | None) -> Subject:
     """What the control of a workload must show; without a kind, copies in the log."""
     return COPIES_IN_LOG if kind is None else kind.aim.subject
+
+
+def subject_seen(manifest: Manifest) -> Subject:
+    """What a control must show that is judged without its workload, by what its history has."""
+    if manifest.consumer.application is not None:
+        return REPEATED_PROCESSING
+    return COPIES_IN_LOG if manifest.producer.transactions is None else ABORTED_READS
 
 
 def unended(manifest: Manifest) -> Iterator[str]:

@@ -38,6 +38,24 @@ class Isolation(StrEnum):
     UNCOMMITTED = "Uncommitted"
 
 
+def why_nothing_is_promised(manifest: Manifest) -> str:
+    """Why brokers promise nothing of a run's transactions, as its history shows, in words; empty: it shows no reason.
+
+    Then what was aborted may be read, and no broker is to blame.
+    """
+    if manifest.consumer.effective_config.get(ISOLATION) == f"read_{Isolation.UNCOMMITTED.lower()}":
+        return "the audit asked for what was not committed"
+    if manifest.kind == "pulsar" and manifest.producer.transactions is not None and not _marked(manifest):
+        return "its topic shows no marker of a transaction, so nothing shows that it was sent in one"
+    return ""
+
+
+def _marked(manifest: Manifest) -> int:
+    """How many markers of transactions were found in a topic of Pulsar."""
+    holes = (hole for end in manifest.consumer.end for hole in end.holes if hole.proof is Proof.MARKER)
+    return sum(hole.last - hole.first + 1 for hole in holes)
+
+
 class Sending(StrEnum):
     """Whether messages are sent in the transactions that they belong to."""
 
@@ -242,8 +260,7 @@ class Transactions(WorkloadKind):
         told, consumer = manifest.producer.transactions, manifest.consumer
         if told is None or not consumer.reached_end:
             return
-        holes = (hole for end in consumer.end for hole in end.holes if hole.proof is Proof.MARKER)
-        marked = sum(hole.last - hole.first + 1 for hole in holes)
+        marked = _marked(manifest)
         if marked < told.committed if self.by_brokers else marked > 0:
             committed = f", and {told.committed:,} were committed" if self.by_brokers else ""
             yield f"its topic has {marked:,} marker(s) of transactions{committed}, planned: send {self.send}"
