@@ -46,7 +46,7 @@ from dedup_spark.engine.files import File, Inspected, inspect
 from dedup_spark.engine.findings import STRETCH, TOGETHER, Findings, gather
 from dedup_spark.engine.islands import BUCKET, DISPUTED, ISLAND, READ
 from dedup_spark.engine.positions import Ends
-from dedup_spark.engine.tables import Part, Tables
+from dedup_spark.engine.tables import Part, Tables, close, tables_in
 from dedup_spark.engine.transactions import Known
 from dedup_spark.evidence import Problem, Report, open_folders
 from dedup_spark.programs import carry_out, parser_of
@@ -73,6 +73,7 @@ def verify(folders: Sequence[Place], cores: int | None = None, findings: Place |
     """
     opened, problems = open_folders(folders)
     if not opened:
+        close(tables_in(findings, (), ()), ())  # those of another verification do not stay
         return Report(engine=Engine.SPARK, problems=tuple(problems))
     try:
         with session(cores) as spark:

@@ -133,6 +133,20 @@ def test_fewer_rows_than_the_runner_says(folder: Path, runner: str, count: str, 
     assert found(folder) == [f"{table}: 20 rows in segments, {rows} in the manifest"]
 
 
+def test_a_segment_with_other_rows_than_its_own(folder: Path) -> None:
+    """The sum over the table is right, and so is each checksum."""
+
+    def move(manifest: dict[str, Any]) -> None:
+        own = [each for each in manifest["files"] if each["path"].startswith("received/")]
+        own[0]["rows"], own[1]["rows"] = 9, 7
+
+    rewrite(folder, move)
+    assert found(folder) == [
+        "received/00000.parquet: 8 rows, 9 in the manifest",
+        "received/00001.parquet: 8 rows, 7 in the manifest",
+    ]
+
+
 def test_a_segment_lost_from_folder_and_list_alike_is_still_missed(folder: Path) -> None:
     """Its rows are: the runner counted them by itself."""
     (folder / "received/00001.parquet").unlink()

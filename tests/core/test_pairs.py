@@ -259,7 +259,7 @@ DAMAGED: dict[str, Damaged] = {
         SENT,
         'partition,position,value,key\n0,0,1,k1\n0,1,2,"k2\n0,2,2,k2\n0,3,2,k2\n',
         "received.csv: line 3",
-        "a text that goes on in the next line",
+        "a line end within a row",
     ),
     "rows between two quotes of another's": (
         SENT,
@@ -272,6 +272,18 @@ DAMAGED: dict[str, Damaged] = {
         RECEIVED,
         "sent.csv: line 2",
         "close the quote",
+    ),
+    "a lone CR that makes up for a line in a quote": (
+        SENT,
+        'partition,position,value,key\n0,0,1,k1\n0,1,2,"k2\n0,2,2,k2"\n0,3,3,k3\r0,4,4,k4\n',
+        "received.csv: line 3",
+        "a line end within a row",
+    ),
+    "a lone CR": (
+        SENT,
+        'partition,position,value,key\n0,0,1,"k\r1"\n0,1,2,k2\n',
+        "received.csv: line 2",
+        "a line end within a row",
     ),
     "positions of two forms": (SENT, RECEIVED + "0,7:2:0,3\n", "received.csv: line 4", "the form of the first"),
     "two parts of three": (SENT, "partition,position,value\n0,7:2:0,1\n0,7:3,2\n", "received.csv: line 3", "ledger:"),
@@ -333,6 +345,20 @@ def test_a_manifest_beside_the_pair_is_kept(tmp_path: Path) -> None:
     found = read_manifest(tmp_path / "again")
     assert found.model_copy(update={"files": given.files}) == given
     assert damages(tmp_path / "again", found) == []
+
+
+def test_a_manifest_of_schema_1_reads_no_sessions_away(tmp_path: Path) -> None:
+    """Copies of a resend and of another session were read as of one send, without a word."""
+    manifest_for(pair(tmp_path, SENT_TWICE.replace("2,unknown,0,0\n2,ok,0,1\n", ""), READ_TWICE), schema_version=1)
+    with pytest.raises(EvidenceError, match="columns session, attempt"):
+        pairs.unpack(tmp_path, tmp_path / "again")
+
+
+def test_a_manifest_of_schema_2_reads_them(tmp_path: Path) -> None:
+    manifest_for(pair(tmp_path, SENT_TWICE, READ_TWICE))
+    pairs.unpack(tmp_path, tmp_path / "again")
+    (path,) = segments(tmp_path / "again", "received")
+    assert [row["session"] for row in _read(path)] == [0, 0, 1, 1]
 
 
 def test_a_byte_changed_since_the_manifest_was_written_is_seen(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from tests.spark.generated import history_of
 from tests.spark.naive_findings import tables_of
 
 from dedup.errors import SpecificationError
+from dedup.history.histories import MANIFEST
 from dedup.judgement.anomalies import Verification
 from dedup.judgement.findings import MAX_TELLING, RANGES, Block, Leap, Overview, Range, Sum
 from dedup.wire.manifests import FaultRecord
-from dedup_spark import judging, local, oracle
+from dedup_spark import job, judging, local, oracle
 from dedup_spark.engine import stretches
 from dedup_spark.engine.findings import Findings
 from dedup_spark.engine.islands import BUCKET
@@ -209,6 +210,18 @@ def test_earlier_findings_are_replaced_and_anything_else_is_left_alone(tmp_path:
     assert_findings(tmp_path / "findings", [tmp_path / "clean"], [said])
     with pytest.raises(SpecificationError, match=r"a folder that holds clock\.parquet"):
         local.verify([tmp_path / "run"], findings=tmp_path / "run")
+
+
+@pytest.mark.parametrize("verify", [job.verify, local.verify], ids=["spark", "local"])
+def test_earlier_findings_do_not_stay_where_nothing_can_be_judged(verify: Any, tmp_path: Path) -> None:
+    """Spark, which is not started then, left those of another verification, with an index that says they are whole."""
+    write_history(tmp_path / "run", history_of(3))
+    local.verify([tmp_path / "run"], findings=tmp_path / "findings")
+    assert json.loads((tmp_path / "findings" / INDEX).read_text())["runs"] != []
+    (tmp_path / "run" / MANIFEST).unlink()
+    assert len(verify([tmp_path / "run"], findings=tmp_path / "findings").problems) == 1
+    assert json.loads((tmp_path / "findings" / INDEX).read_text())["runs"] == []
+    assert list((tmp_path / "findings").glob("*/*")) == []
 
 
 def test_a_task_that_fails_leaves_no_part_and_one_done_again_leaves_one(tmp_path: Path) -> None:

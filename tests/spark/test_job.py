@@ -77,7 +77,7 @@ def test_other_numbers_of_rows_than_the_manifest_says_are_a_problem(spark_judges
     verifications, problems = spark_judges([tmp_path / "short", tmp_path / "whole"])
     assert [verification.path for verification in verifications] == [str(tmp_path / "whole")]
     assert [problem.path for problem in problems] == [str(tmp_path / "short")]
-    assert "sent: 1 rows, 2 in the manifest" in problems[0].error
+    assert "sent/00000.parquet: 1 rows, 2 in the manifest" in problems[0].error
 
 
 def test_a_damaged_folder_is_a_problem_of_its_own(tmp_path: Path) -> None:

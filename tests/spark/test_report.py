@@ -5,6 +5,7 @@ Spark would say of them the local engine says here, which is the same method.
 """
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -121,6 +122,22 @@ def test_runs_that_were_verified_by_the_local_engine_and_the_oracle_pass_if_that
     assert {row.judges for row in summary.runs} == {(Engine.LOCAL, Engine.ORACLE)}
     again = report.report(LOCALLY, root)
     assert again == told, "answers are kept"
+
+
+def test_answers_on_another_run_are_no_answers(root: Path) -> None:
+    """All numbers in them are those of this run's manifest, too; but here a message was lost, and one stored twice."""
+    report.report(EXPERIMENT, root)
+    folder, other = (root / "runs" / f"kafka-dedup-{number}" / "attempt-1" for number in ("001", "002"))
+    shutil.rmtree(folder)
+    record(root, next(run for run in plan(EXPERIMENT) if run.run_id == "kafka-dedup-001"), reading(1, 2, 3, 4, 5, 5))
+    shutil.copy(other / VERIFICATION, folder)
+    assert "Spark did not verify this history; it has to judge every history" in unverified(EXPERIMENT, root)
+
+
+def test_answers_on_a_run_that_was_moved_are_answers(root: Path, tmp_path: Path) -> None:
+    report.report(EXPERIMENT, root)
+    moved = root.rename(tmp_path / "moved")
+    assert report.report(EXPERIMENT, moved)["verdict"] == "Pass"
 
 
 def test_another_engine_than_the_one_that_was_asked_does_not_count(root: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Files that are whole by their checksums and hold what no recorder writes: a problem of their own run, of no other."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tests.builders import History, write_history
 from tests.spark.test_job import assert_agree
 
-from dedup.history.histories import MANIFEST, read_manifest
+from dedup.history.histories import COMMITS, MANIFEST, read_manifest
 from dedup.wire.manifests import EndPosition
 from dedup_spark import local, oracle
 from dedup_spark.engine import chunks, commits
@@ -102,6 +103,24 @@ def test_a_commit_of_a_life_that_the_manifest_does_not_name_is_a_problem(tmp_pat
     assert [each.counts.reread_below_commit for each in report.runs] == [1]
     (problem,) = report.problems
     assert "life 1 has rows, and the manifest names 1 lives" in problem.error
+
+
+def test_a_commit_that_was_recorded_and_is_not_in_its_file_is_a_problem(tmp_path: Path) -> None:
+    """Nobody counted the rows of commits: without the beginning of the second life nothing was given again."""
+    rows = (0, 1, 0, 0, 0, 0, 0), (1, 0, 0, 0, 0, 0, 0)
+    write_history(tmp_path / "whole", in_commits(*rows))
+    write_history(tmp_path / "short", in_commits(*rows[:1]))
+    document = json.loads((tmp_path / "short" / MANIFEST).read_text())
+    document["consumer"]["application"] = json.loads((tmp_path / "whole" / MANIFEST).read_text())["consumer"][
+        "application"
+    ]
+    for each in document["files"]:
+        each["rows"] += each["path"].startswith(COMMITS)
+    (tmp_path / "short" / MANIFEST).write_text(json.dumps(document))
+    report = local.verify([tmp_path / "short", tmp_path / "whole"])
+    assert [each.counts.reread_below_commit for each in report.runs] == [1]
+    (problem,) = report.problems
+    assert "commits/00000.parquet: 1 rows, 2 in the manifest" in problem.error
 
 
 def test_what_recorders_and_pairs_may_write_is_judged(tmp_path: Path) -> None:

@@ -290,18 +290,20 @@ def damages_of(folder: Place, segment: Segment, version: int = SCHEMA_VERSION) -
         return [f"{segment.path}: cannot be read: {error.strerror or error}"]
     if digest != segment.sha256:
         return [f"{segment.path}: its bytes changed since the manifest was written"]
-    return _strange_columns(path, segment.path, version) if path.suffix == ".parquet" else []
+    return _strange_table(path, segment, version) if path.suffix == ".parquet" else []
 
 
-def _strange_columns(path: Place, name: str, version: int) -> list[str]:
-    """The damage of a file that another program, or a newer one, has written."""
-    table = name.split("/")[0].removesuffix(".parquet")
+def _strange_table(path: Place, segment: Segment, version: int) -> list[str]:
+    """The damage of a file that another program, or a newer one, has written; or of a table with other rows."""
+    name, table = segment.path, segment.path.split("/")[0].removesuffix(".parquet")
     try:
         with parquet(path) as file:
-            found = file.schema_arrow
+            found, rows = file.schema_arrow, file.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
         return [f"{name}: not a Parquet file: {short(str(error).splitlines()[0])}"]
     if table in SCHEMAS and not same_columns(found, table, version):
         columns = ", ".join(f"{field.name} {field.type}" for field in found)
         return [f"{name}: its columns are {short(columns)}: another program wrote it, or a newer dedup"]
+    if table in ALL_TABLES and rows != segment.rows:
+        return [f"{name}: {rows} rows, {segment.rows} in the manifest"]
     return []

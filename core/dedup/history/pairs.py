@@ -86,11 +86,11 @@ def unpack(folder: Path, into: Path) -> None:
     headers = {name: _Header.read(folder / name) for name in COLUMNS}
     _check_folder(folder, headers)
     manifest = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    sends = [name for name in SEND if name in headers[SENT_CSV].names]
+    found = _Found(WITH_SESSIONS if sends else SCHEMA_VERSION)
     if manifest is not None:
         _check_checksums(folder, manifest)
-    with_sends = any(name in header.names for header in headers.values() for name in SEND)
-    found = _Found(WITH_SESSIONS if with_sends else SCHEMA_VERSION)
-    if manifest is not None:
+        _check_schema(folder, manifest, sends)
         found.version = manifest.schema_version
     _unpack_sent(headers[SENT_CSV], into, found)
     _unpack_received(headers[RECEIVED_CSV], into, found)
@@ -184,6 +184,16 @@ def _check_checksums(folder: Path, manifest: Manifest) -> None:
         )
 
 
+def _check_schema(folder: Path, manifest: Manifest, sends: list[str]) -> None:
+    if sends and manifest.schema_version == SCHEMA_VERSION:
+        raise _error(
+            folder / MANIFEST,
+            f"schema_version {SCHEMA_VERSION} beside files with columns {', '.join(sends)}",
+            f"only the tables of schema {WITH_SESSIONS} have them: which send a copy is of would be lost",
+            f"write schema_version {WITH_SESSIONS} and the producer's sessions, or take these columns out",
+        )
+
+
 def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
     """The columns of a file, some rows at a time, each with the number of its first line."""
     texts = {"outcome"} | ({"position"} if header.pulsar else set())
@@ -211,28 +221,38 @@ def _batches(header: _Header) -> Iterator[tuple[int, dict[str, Any]]]:
                 line += batch.num_rows
     except pa.ArrowInvalid as error:
         raise _unreadable(header, str(error)) from None
-    if line != _lines(header.path) + 1:
+    lines, lone = _lines(header.path)
+    if lone or line != lines + 1:
         raise _row_of_lines(header.path)
 
 
-def _lines(path: Path) -> int:
+def _lines(path: Path) -> tuple[int, int]:
+    """How many lines a file has; and how many CRs that end none, where Arrow begins another row unless in a quote."""
+    lines = lone = 0
     with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(BLOCK_BYTES), b""))
+        before = b""
+        for block in iter(lambda: file.read(BLOCK_BYTES), b""):
+            lines += block.count(b"\n")
+            lone += block.count(b"\r") - (before + block).count(b"\r\n")
+            before = block[-1:]
+    return lines, lone
 
 
 def _row_of_lines(path: Path) -> EvidenceError:
-    """The error for a text that goes on in the next line: it may have swallowed rows."""
+    """The error for a text that goes on in the next line, where it may have swallowed rows; or behind a lone CR."""
     with path.open("rb") as file:
         opens = next((number for number, line in enumerate(file, 1) if _goes_on(line)), None)
     return _error(
         f"{path}: line {opens}" if opens else str(path),
-        "a text that goes on in the next line",
+        "a line end within a row",
         "each row is one line: of a quote that is not closed, and of a line end in a text, nobody knows which it was",
         "close the quote, or write the file without that column",
     )
 
 
 def _goes_on(line: bytes) -> bool:
+    if b"\r" in line.removesuffix(b"\r\n"):
+        return True
     try:
         return not list(csv.reader([line.decode(errors="replace")], strict=True))
     except csv.Error:

@@ -13,7 +13,7 @@ missing becomes an error, never a pass.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from pydantic import ValidationError
@@ -28,6 +28,7 @@ from dedup.history.histories import VERIFICATION, ends_of, read_manifest
 from dedup.history.latencies import histogram_of
 from dedup.history.positions import names_positions
 from dedup.history.stores import Place, in_store, reached, write_whole
+from dedup.judgement.anomalies import Verification
 from dedup.judgement.conclusions import conclude
 from dedup.judgement.endings import Kind
 from dedup.judgement.exports import export
@@ -73,18 +74,29 @@ def keep(folder: Place, evidence: Evidence) -> None:
 
 
 def recall(folder: Place, look: Look = histories.damages) -> Evidence:
-    """The folder as it is now, with the answers that `keep` wrote. A file that cannot be read counts as no answer."""
+    """The folder as it is now, with the answers that `keep` wrote.
+
+    A file that cannot be read counts as no answer, and so does an answer on another attempt.
+    """
     with reached(folder):
         evidence = open_folder(folder, look)
         try:
             answers = json.loads((folder / VERIFICATION).read_bytes())
-            return Evidence.model_validate({**evidence.model_dump(), **answers})
+            found = Evidence.model_validate({**evidence.model_dump(), **answers})
+            said = {name: getattr(found, name) for name in ("spark", "oracle", "local")}
+            strange = [name for name, each in said.items() if each is not None and not _is_of(folder, each)]
+            return found.model_copy(update=dict.fromkeys(strange))
         except (FileNotFoundError, ValueError, TypeError, ValidationError, RecursionError):
             return evidence
         except OSError:
             if in_store(folder):  # the store's error proves nothing about the folder
                 raise
             return evidence
+
+
+def _is_of(folder: Place, said: Verification) -> bool:
+    """Whether an answer is on this attempt, wherever its experiment lay then."""
+    return PurePosixPath(said.path).parts[-2:] == (folder.parent.name, folder.name)
 
 
 def gather(
