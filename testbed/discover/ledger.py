@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from dedup.experiment.points import name_of
 from dedup.judgement.explorations import Alarm, Exploration
 from dedup.judgement.verdicts import Verdict
+from testbed import ledgers
 from testbed.discover.subjects import SUBJECTS, Round, Subject
 
 HEAD: Final = """# Discovered
@@ -48,10 +49,10 @@ class Found(BaseModel):
     """A known bug's name, NEW, FALSE or NOT_REPLAYED."""
 
 
-class Line(BaseModel):
+class Line(ledgers.Entry):
     """One round."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    PART: ClassVar = ("subject", "number")
 
     subject: str
     number: int

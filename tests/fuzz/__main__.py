@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import ClassVar, Final, TextIO
 
-from pydantic import BaseModel, ConfigDict
 from testbed import ledgers
 from tests.fuzz import histories, specs
 from tests.fuzz.specs import Outcome
@@ -42,10 +41,10 @@ Made by `make fuzz` (tests/fuzz), not by hand, from fuzz.jsonl beside it. Each c
 """
 
 
-class Done(BaseModel):
+class Done(ledgers.Entry):
     """A thousand cases of one kind: those numbered from `first` on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    PART: ClassVar = ("kind", "first")
 
     kind: str
     first: int
@@ -133,4 +132,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ledgers.told(main))
