@@ -1,9 +1,11 @@
 """S0's tables made again: the experiments have its settings, and the page says on how many runs each figure rests."""
 
+import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+from testbed import experiments
 from testbed.s0.batches import KEPT, Batch, Run, missing, of_summary, place, read
 from testbed.s0.pages import CONTROL, figures, p_value, page
 from testbed.s0.tables import RUNS, TABLES, Figures, experiment
@@ -140,12 +142,39 @@ def test_a_batch_in_which_a_run_has_no_counts_or_is_an_error_is_not_kept() -> No
 def test_what_is_kept_is_not_made_again_and_is_read_back(tmp_path: Path) -> None:
     kept = place(KILL_TCP, 2, tmp_path, tmp_path).kept
     kept.parent.mkdir()
-    kept.write_text(batch(run(CONTROL), number=2).model_dump_json())
+    todays = batch(run(CONTROL), number=2).model_copy(update={"spec_digest": experiment(KILL_TCP, 2).digest()})
+    kept.write_text(todays.model_dump_json())
     assert list(missing(KILL_TCP, 3, tmp_path)) == [1, 3]
     assert [each.batch for each in read(tmp_path)] == [2]
+    kept.with_name("batch-03.json").write_text(todays.model_dump_json())
+    with pytest.raises(EvidenceError, match="it is another one's file"):
+        read(tmp_path)
+    kept.with_name("batch-03.json").unlink()
+    kept.write_text(todays.model_copy(update={"spec_digest": "0" * 64}).model_dump_json())
+    with pytest.raises(EvidenceError, match="it is of another experiment than today's"):
+        read(tmp_path)
     kept.write_text(batch(table="pulsar-kill-tcp").model_dump_json())
     with pytest.raises(EvidenceError, match="lies in another table's folder"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("todays", [True, False])
+def test_what_lies_in_the_folder_of_another_experiment_is_not_taken_for_this_one(
+    todays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `dedup run --resume` leaves it when it refuses to go on with another experiment."""
+    made = experiment(KILL_TCP, 1)
+    there = summary(spec_digest=made.digest() if todays else "0" * 64)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "summary.json").write_text(there.model_dump_json())
+    ended = subprocess.CompletedProcess[bytes]([], 0 if todays else 4)
+    monkeypatch.setattr(experiments.subprocess, "run", lambda *_, **__: ended)
+    document = made.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if todays:
+        assert experiments.summed("batch 1", document, tmp_path / "out") == there
+        return
+    with pytest.raises(EvidenceError, match="batch 1: got the summary of another experiment"):
+        experiments.summed("batch 1", document, tmp_path / "out")
 
 
 def test_the_page_is_made_from_what_is_kept() -> None:
