@@ -5,15 +5,20 @@ line counts once, or the ledger is refused: a page never shows less than was don
 """
 
 import json
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, TextIO, TypeVar
+from typing import ClassVar, Final, TextIO, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dedup.errors import EXIT_ERROR, DedupError, EvidenceError
+
+ROOT: Final = Path(__file__).parents[1]
 
 
 class Entry(BaseModel):
@@ -23,6 +28,8 @@ class Entry(BaseModel):
 
     PART: ClassVar[tuple[str, ...]]
     """The fields that name the part."""
+    made: str | None = None
+    """The commit of the program that did it; None: it is older than this record."""
 
     @property
     def part(self) -> tuple[object, ...]:
@@ -71,6 +78,7 @@ def _refused(path: Path, number: int, got: str, todo: str) -> EvidenceError:
 @contextmanager
 def going_on(path: Path) -> Iterator[TextIO]:
     """The file, open behind its last line, which may have been cut short."""
+    commit()  # as it is now: the campaign goes on for hours
     with path.open("a", encoding="utf-8") as file:
         file.write("\n")
         yield file
@@ -78,8 +86,23 @@ def going_on(path: Path) -> Iterator[TextIO]:
 
 def add(file: TextIO, line: Entry) -> None:
     """Write a line, at once."""
-    file.write(f"{line.model_dump_json()}\n")
+    file.write(f"{line.model_copy(update={'made': commit()}).model_dump_json()}\n")
     file.flush()
+
+
+@cache
+def commit() -> str:
+    """The commit when it was first asked for: `git describe`, with "-dirty" if files had been changed since."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return said.stdout.strip() or "unknown"
+
+
+def made(lines: Sequence[Entry]) -> str:
+    """By which commits of the program these parts were done, in a sentence."""
+    found = Counter(each.made or "not recorded" for each in lines)
+    return f"Commits of the program: {', '.join(f'{name} ({count:,})' for name, count in found.items()) or 'none'}."
 
 
 def told(main: Callable[[], int]) -> int:

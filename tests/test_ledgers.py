@@ -1,6 +1,7 @@
 """A ledger: what was cut short tells of nothing, and nothing else that was done is dropped or counted twice."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
@@ -56,17 +57,22 @@ def test_a_program_tells_what_is_wrong_with_its_ledger_in_one_line(
     assert ledgers.told(lambda: 1) == 1
 
 
+def test_a_line_has_the_commit_of_its_program_and_older_ones_have_none(tmp_path: Path) -> None:
+    path = written(tmp_path, ONE.model_dump_json(exclude={"made"}))
+    with ledgers.going_on(path) as file:
+        ledgers.add(file, TWO)
+    older, newer = found = ledgers.read(path, Done)
+    assert (older.made, newer.made) == (None, ledgers.commit())
+    assert ledgers.made(found) == f"Commits of the program: not recorded (1), {ledgers.commit()} (1)."
+
+
 @pytest.mark.parametrize("name", ["testbed.cycles", "testbed.discover", "tests.fuzz"])
 def test_each_program_with_a_ledger_tells_it_so(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import runpy
-
     path, page = written(tmp_path, '{"newer": 1}'), tmp_path / "page"
     ledger = "--ledger" if name == "testbed.discover" else "--state"
     first = ["specs"] if name == "tests.fuzz" else []
     monkeypatch.setattr(sys, "argv", [name, *first, "--minutes", "0", ledger, str(path), "--out", str(page)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_module(name, run_name="__main__")
-    assert ended.value.code == 4 and not page.exists()
+    assert ledgers.told(import_module(f"{name}.__main__").main) == 4 and not page.exists()
     assert "ledger, line 1: got " in capsys.readouterr().err
