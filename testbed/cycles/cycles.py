@@ -108,6 +108,8 @@ class Outcome(ledgers.Entry):
     """How long after the end of both processes a message went through every broker and back."""
     problems: list[str]
     took_s: float
+    version: str | None = None
+    """Of the brokers; None: it is older than this record."""
 
     @property
     def bad(self) -> bool:
