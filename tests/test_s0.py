@@ -88,6 +88,13 @@ def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: 
     assert "Ours has more." in own.partition("## ")[0]
 
 
+def test_where_no_run_was_effective_there_is_no_rate_and_no_p() -> None:
+    missed = page([batch(run(CONTROL, 1, effective=False), run("dedup", effective=False))])
+    own = missed.partition("## kafka-kill-tcp")[2].partition("## ")[0]
+    assert "| runs with duplicates | 45 of 50 | no run |" in own and "p = " not in own
+    assert "here: no run." in own and "are in none of these figures: 2 of 2." in own
+
+
 def test_a_loss_or_a_copy_with_deduplication_is_told() -> None:
     found = page([batch(run(CONTROL, 1), run("dedup", 1), run("dedup", not_received=1), run("dedup"))])
     assert "here: 2 of 3 with any, or a loss." in found
