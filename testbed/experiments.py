@@ -5,11 +5,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import psutil
 
 from dedup.errors import EvidenceError, PlatformError
+from dedup.experiment.spec import Experiment, parse
 from dedup.history.reports import SUMMARY
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
@@ -18,7 +19,7 @@ from dedup.judgement.verdicts import Verdict
 def summed(name: str, document: Mapping[str, Any], out: Path) -> Summary:
     """Run an experiment into the folder `out`, or go on with it, and read its summary.
 
-    PlatformError if it does not come to its end.
+    PlatformError if it does not come to its end. EvidenceError if what lies there is of another experiment.
     """
     file = out.with_suffix(".json")
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +33,24 @@ def summed(name: str, document: Mapping[str, Any], out: Path) -> Summary:
             rule="it is kept when it came to its end",
             todo="read what was said above, then make it again: it goes on",
         )
-    return Summary.model_validate_json((out / SUMMARY).read_bytes())
+    summary = Summary.model_validate_json((out / SUMMARY).read_bytes())
+    if not is_of(summary.spec_digest, parse(document, source=name)):
+        raise EvidenceError(
+            where=name,
+            got=f"the summary of another experiment in {out}",
+            rule="its runs are of the experiment as it is today",
+            todo="remove that folder, and make it again",
+        )
+    return summary
+
+
+def is_of(digest: str, experiment: Experiment) -> bool:
+    """Whether runs of that digest are of this experiment, and not of an older text of it."""
+    return digest == experiment.digest()
+
+
+OTHER: Final = "it is of another experiment than today's"
+"""Of what is kept."""
 
 
 def complete(name: str, summary: Summary) -> Summary:

@@ -135,6 +135,16 @@ def test_a_file_that_is_no_trial_is_refused(tmp_path: Path) -> None:
         trials.read(tmp_path)
 
 
+def test_a_trial_of_another_experiment_than_todays_is_refused(tmp_path: Path) -> None:
+    kept = trials.read()[RESTART.name]
+    path = tmp_path / "kafka-restart.json"
+    path.write_text(kept.model_dump_json())
+    assert trials.read(tmp_path) == {RESTART.name: kept}
+    path.write_text(kept.model_copy(update={"spec_digest": "0" * 64}).model_dump_json())
+    with pytest.raises(EvidenceError, match="it is of another experiment than today's"):
+        trials.read(tmp_path)
+
+
 def test_the_page_that_is_checked_in_is_of_the_runs_that_are() -> None:
     made = page(batches.read(), trials.read(), trials.costs())
     assert PAGE.read_text(encoding="utf-8") == made, "make it again: python -m testbed.claims --page"

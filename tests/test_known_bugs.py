@@ -61,13 +61,18 @@ def test_a_run_shows_the_bug_if_it_failed_and_not_if_it_passed(tmp_path: Path) -
 
 
 def test_a_kept_batch_is_read_again_and_another_ones_file_is_refused(tmp_path: Path) -> None:
-    kept = batch(run(OLD, Verdict.FAIL, shows=True))
+    todays = {"spec_digest": experiment(BUG, 1).digest()}
+    kept = batch(run(OLD, Verdict.FAIL, shows=True)).model_copy(update=todays)
     path = path_of(BUG, 1, tmp_path)
     path.parent.mkdir()
     path.write_text(kept.model_dump_json())
     assert read(tmp_path) == [kept]
     path.rename(path_of(BUG, 2, tmp_path))
     with pytest.raises(EvidenceError, match="it is another one's file"):
+        read(tmp_path)
+    path_of(BUG, 2, tmp_path).rename(path)
+    path.write_text(batch(run(OLD, Verdict.FAIL, shows=True)).model_dump_json())
+    with pytest.raises(EvidenceError, match="it is of another experiment than today's"):
         read(tmp_path)
 
 

@@ -1,9 +1,11 @@
 """S0's tables made again: the experiments have its settings, and the page says on how many runs each figure rests."""
 
+import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
+from testbed import experiments
 from testbed.s0.batches import KEPT, Batch, Run, missing, of_summary, place, read
 from testbed.s0.pages import CONTROL, figures, p_value, page
 from testbed.s0.tables import RUNS, TABLES, Figures, experiment
@@ -86,6 +88,13 @@ def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: 
     assert "Ours has more." in own.partition("## ")[0]
 
 
+def test_where_no_run_was_effective_there_is_no_rate_and_no_p() -> None:
+    missed = page([batch(run(CONTROL, 1, effective=False), run("dedup", effective=False))])
+    own = missed.partition("## kafka-kill-tcp")[2].partition("## ")[0]
+    assert "| runs with duplicates | 45 of 50 | no run |" in own and "p = " not in own
+    assert "here: no run." in own and "are in none of these figures: 2 of 2." in own
+
+
 def test_a_loss_or_a_copy_with_deduplication_is_told() -> None:
     found = page([batch(run(CONTROL, 1), run("dedup", 1), run("dedup", not_received=1), run("dedup"))])
     assert "here: 2 of 3 with any, or a loss." in found
@@ -140,12 +149,39 @@ def test_a_batch_in_which_a_run_has_no_counts_or_is_an_error_is_not_kept() -> No
 def test_what_is_kept_is_not_made_again_and_is_read_back(tmp_path: Path) -> None:
     kept = place(KILL_TCP, 2, tmp_path, tmp_path).kept
     kept.parent.mkdir()
-    kept.write_text(batch(run(CONTROL), number=2).model_dump_json())
+    todays = batch(run(CONTROL), number=2).model_copy(update={"spec_digest": experiment(KILL_TCP, 2).digest()})
+    kept.write_text(todays.model_dump_json())
     assert list(missing(KILL_TCP, 3, tmp_path)) == [1, 3]
     assert [each.batch for each in read(tmp_path)] == [2]
+    kept.with_name("batch-03.json").write_text(todays.model_dump_json())
+    with pytest.raises(EvidenceError, match="it is another one's file"):
+        read(tmp_path)
+    kept.with_name("batch-03.json").unlink()
+    kept.write_text(todays.model_copy(update={"spec_digest": "0" * 64}).model_dump_json())
+    with pytest.raises(EvidenceError, match="it is of another experiment than today's"):
+        read(tmp_path)
     kept.write_text(batch(table="pulsar-kill-tcp").model_dump_json())
     with pytest.raises(EvidenceError, match="lies in another table's folder"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("todays", [True, False])
+def test_what_lies_in_the_folder_of_another_experiment_is_not_taken_for_this_one(
+    todays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `dedup run --resume` leaves it when it refuses to go on with another experiment."""
+    made = experiment(KILL_TCP, 1)
+    there = summary(spec_digest=made.digest() if todays else "0" * 64)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "summary.json").write_text(there.model_dump_json())
+    ended = subprocess.CompletedProcess[bytes]([], 0 if todays else 4)
+    monkeypatch.setattr(experiments.subprocess, "run", lambda *_, **__: ended)
+    document = made.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if todays:
+        assert experiments.summed("batch 1", document, tmp_path / "out") == there
+        return
+    with pytest.raises(EvidenceError, match="batch 1: got the summary of another experiment"):
+        experiments.summed("batch 1", document, tmp_path / "out")
 
 
 def test_the_page_is_made_from_what_is_kept() -> None:

@@ -46,8 +46,8 @@ def of_latencies(latencies: Latencies | str) -> str:
     whole = latencies.whole
     p50, p99, longest = map(milliseconds, (whole.p50_ms, whole.p99_ms, whole.max_ms))
     return (
-        f"Acknowledgements took {p50} ms (p50), {p99} ms (p99) and at most {longest} ms, from the hand-over to the "
-        "client library; below, the percentiles of each second."
+        f"Acknowledgements took {p50} ms (p50), {p99} ms (p99) and at most {longest} ms (n = {whole.messages:,}), from "
+        "the hand-over to the client library; below, the percentiles of each second."
     )
 
 
@@ -73,7 +73,8 @@ def of_order(grid: Grid, jumps: Jumps | None) -> Iterator[str]:
         yield f"{grid.outside:,} have values that were never to be sent and lie outside the drawing."
     wide, high = -(-max(grid.arrivals, 1) // COLUMNS), -(-grid.top // ROWS)
     yield f"A cell is at most {wide:,} places by {high:,} values, and has the copies' colour if it holds one."
-    yield "No message is left out."
+    if not grid.outside:
+        yield "No message is left out."
     yield _of_jumps(jumps)
 
 

@@ -49,7 +49,7 @@ def chosen(runs: Sequence[RunRow], most: int = MOST_IN_FULL) -> Choice:
     return Choice(
         full,
         tuple(run for run in runs if run not in full),
-        f"{len(full):,} of {len(runs):,} runs are drawn in full: {', '.join(words)}.",
+        f"{len(full):,} of {len(runs):,} runs are drawn in full: {', '.join(words)}." if runs else "There are no runs.",
     )
 
 

@@ -184,8 +184,10 @@ def words(found: Exchanges) -> tuple[str, ...]:
     first = f"The {kind} “{said(struck)}” was {fate(struck)}."
     attempts = max((frame.attempt or 1 for frame in batch if frame.is_request), default=1)
     told = [first]
-    if attempts == 1:
+    if attempts == 1 and any(frame.messages is not None for frame in batch):
         told.append("This batch was not sent again by the client; what an application sends again is another batch.")
+    elif attempts == 1:
+        told.append("It carries no batch; whether the client asked the same again is to be seen below.")
     else:
         told += [f"It was sent {attempts} times.", _answers(batch)]
     others = {frame.batch for frame in found.frames if (frame.attempt or 1) > 1} - {struck.batch}

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from dedup.errors import EvidenceError
-from dedup.experiment.spec import load
+from dedup.experiment.spec import Experiment, load, parse
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
 from testbed import experiments
-from testbed.claims.rows import Trial
+from testbed.claims.rows import TRIALS, Trial
 
 ROOT: Final = Path(__file__).parents[2]
 KEPT: Final = ROOT / "docs" / "kafka-and-pulsar"
@@ -50,10 +50,16 @@ class Kept(BaseModel):
         return next(each for each in self.groups if each.variant == variant)
 
 
-def make(trial: Trial, results: Path, kept: Path = KEPT) -> Kept:
-    """Run a trial to its end, or go on with it, and keep it. PlatformError if it does not come to its end."""
+def experiment(trial: Trial) -> Experiment:
+    """The example with more runs."""
     document = load(trial.file).model_dump(mode="json", by_alias=True, exclude_none=True)
     document["spec"] |= {"runs": RUNS, "replacements": RUNS}
+    return parse(document, source=f"the trial {trial.name}")
+
+
+def make(trial: Trial, results: Path, kept: Path = KEPT) -> Kept:
+    """Run a trial to its end, or go on with it, and keep it. PlatformError if it does not come to its end."""
+    document = experiment(trial).model_dump(mode="json", by_alias=True, exclude_none=True)
     found = of_summary(trial, experiments.summed(trial.name, document, results / trial.name))
     kept.mkdir(parents=True, exist_ok=True)
     (kept / f"{trial.name}.json").write_text(found.model_dump_json(indent=1) + "\n")
@@ -83,17 +89,25 @@ def of_summary(trial: Trial, summary: Summary) -> Kept:
 
 
 def read(kept: Path = KEPT) -> dict[str, Kept]:
-    """The trials that are kept, by name; EvidenceError for a file that is none."""
+    """The trials that are kept, by name; EvidenceError for a file that is none, or of another experiment."""
     found = {}
     for path in sorted(kept.glob("*.json")):
         if path.name == COST.name:
             continue
         try:
-            found[path.stem] = Kept.model_validate_json(path.read_bytes())
-        except ValidationError as error:
+            each = Kept.model_validate_json(path.read_bytes())
+            if each.trial != path.stem or each.trial not in TRIALS:
+                raise ValueError("it is another one's file")
+            if not experiments.is_of(each.spec_digest, experiment(TRIALS[each.trial])):
+                raise ValueError(experiments.OTHER)
+        except ValueError as error:
             raise EvidenceError(
-                where=str(path), got=str(error)[:200], rule="it is a trial that was kept", todo="restore it from Git"
+                where=str(path),
+                got=str(error)[:200],
+                rule="it is a trial that was kept, of the experiment as it is today",
+                todo="restore it from Git, or remove it and make it again",
             ) from None
+        found[each.trial] = each
     return found
 
 

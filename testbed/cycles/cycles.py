@@ -13,10 +13,9 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import psutil
-from pydantic import BaseModel
 
 from dedup.errors import DedupError
 from dedup.experiment.endpoints import Broker, Endpoints
@@ -26,6 +25,7 @@ from dedup_runners.chaos import keepers
 from dedup_runners.chaos.faults.chaos import ENDED_S
 from dedup_runners.chaos.watchdog import Toxiproxy
 from dedup_runners.waiting import WaitedTooLong, persistently, until
+from testbed import ledgers
 from testbed.cycles.plays import BOUND_S, PRODUCERS_WORD, Play, playing
 
 KILLED_SHARE: Final = 1 / 3
@@ -89,8 +89,10 @@ def drawn(seed: int, number: int) -> Cycle:
     return cycle._replace(moment_s=round(chance.random() * (cycle.lasts_s + 1), 3)) if is_killed else cycle
 
 
-class Outcome(BaseModel):
+class Outcome(ledgers.Entry):
     """What came of one cycle."""
+
+    PART: ClassVar = ("seed", "number")
 
     number: int
     seed: int
@@ -106,6 +108,8 @@ class Outcome(BaseModel):
     """How long after the end of both processes a message went through every broker and back."""
     problems: list[str]
     took_s: float
+    version: str | None = None
+    """Of the brokers; None: it is older than this record."""
 
     @property
     def bad(self) -> bool:

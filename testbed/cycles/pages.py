@@ -1,10 +1,13 @@
 """The page of the cycles: by system and fault, how many there were, and the worst that was seen."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from dedup_lab.reporting.markdowns import plain
 from dedup_runners.chaos.faults.chaos import ENDED_S
-from testbed.cycles.cycles import LATE_S, Outcome
+from testbed import ledgers
+from testbed.cycles.cycles import LATE_S, Outcome, drawn
 
 HEAD: Final = f"""# Cycles
 
@@ -37,9 +40,14 @@ def page(outcomes: Sequence[Outcome]) -> str:
 
 
 def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    if not outcomes:
+        yield "No cycle was done yet."
+        return
     seeds = ", ".join(sorted({str(each.seed) for each in outcomes}))
     hours = sum(each.took_s for each in outcomes) / 3600
-    yield f"{len(outcomes):,} cycles in {hours:.1f} hours, seed {seeds}."
+    yield f"{len(outcomes):,} cycles in {hours:.1f} hours, seed {seeds}. {_versions(outcomes)} {ledgers.made(outcomes)}"
+    if others := sum((each.system, each.kind) != drawn(each.seed, each.number)[1:3] for each in outcomes):
+        yield f"{others:,} of them had another fault than their number has today: the list of faults has changed since."
     yield ""
     yield f"| {' | '.join(COLUMNS)} |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -47,6 +55,12 @@ def _table(outcomes: Sequence[Outcome]) -> Iterator[str]:
         rows = [each for each in outcomes if (each.system, each.kind) == (system, kind)]
         yield _row(system, kind, rows)
     yield _row("**all**", "", outcomes)
+
+
+def _versions(outcomes: Sequence[Outcome]) -> str:
+    """Of the brokers, with how many cycles each."""
+    known = Counter(f"{each.system} {each.version or '(version not recorded)'}" for each in outcomes)
+    return f"Brokers: {', '.join(f'{name}: {count:,}' for name, count in sorted(known.items()))}."
 
 
 def _row(system: str, kind: str, rows: Sequence[Outcome]) -> str:
@@ -61,6 +75,6 @@ def _row(system: str, kind: str, rows: Sequence[Outcome]) -> str:
 
 def _wrongs(outcomes: Iterable[Outcome]) -> Iterator[str]:
     for each in (each for each in outcomes if each.bad):
-        told = "; ".join(each.problems) or f"in force {each.past_s} s past its deadline"
+        told = "; ".join(map(plain, each.problems)) or f"in force {each.past_s} s past its deadline"
         killed = ", injector killed" if each.killed else ""
         yield f"\n- cycle {each.number}, {each.system}, {each.kind}{killed}: {told}"

@@ -24,7 +24,7 @@ def turns(cycles: Sequence[Cycle], seed: int, logs: Path) -> Generator[Outcome]:
         with closing(labs.create(logs)) as lab:
             system = module.start(lab, version=version, proxied=True)
             while todo:
-                outcome = _one(todo.pop(0), seed, system)
+                outcome = _one(todo.pop(0), seed, system).model_copy(update={"version": version})
                 yield outcome
                 if any(problem.startswith("unhealthy") for problem in outcome.problems):
                     break

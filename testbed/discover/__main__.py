@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     asked.results.mkdir(parents=True, exist_ok=True)
     without = 0
     with ledgers.going_on(asked.ledger) as ledger, suppress(KeyboardInterrupt):
-        for round_ in rounds(asked.subject or list(SUBJECTS), ledgers.read(asked.ledger, Line)):
+        for round_ in rounds(list(dict.fromkeys(asked.subject or SUBJECTS)), ledgers.read(asked.ledger, Line)):
             if time.monotonic() > until_s or without == GIVEN_UP:
                 break
             if (result := explored(round_, asked.results)) is None:
@@ -88,4 +88,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ledgers.told(main))

@@ -105,16 +105,21 @@ def of_summary(name: str, number: int, summary: Summary, out: Path) -> Batch:
 
 
 def read(kept: Path = KEPT) -> list[Batch]:
-    """All batches that are kept; EvidenceError for a file that is none."""
+    """All batches that are kept; EvidenceError for a file that is none, or of another experiment."""
     found = []
     for path in sorted(kept.glob("*/batch-*.json")):
         try:
             batch = Batch.model_validate_json(path.read_bytes())
             if path_of(batch.bug, batch.batch, kept) != path or batch.bug not in BUGS:
                 raise ValueError("it is another one's file")
+            if not experiments.is_of(batch.spec_digest, experiment(batch.bug, batch.batch)):
+                raise ValueError(experiments.OTHER)
         except (ValidationError, ValueError) as error:
             raise EvidenceError(
-                where=str(path), got=str(error)[:200], rule="it is a batch that was kept", todo="restore it from Git"
+                where=str(path),
+                got=str(error)[:200],
+                rule="it is a batch that was kept, of the experiment as it is today",
+                todo="restore it from Git, or remove it and make it again",
             ) from None
         found.append(batch)
     return found

@@ -108,16 +108,24 @@ def _run(row: Any) -> Run:
 
 
 def read(kept: Path = KEPT) -> list[Batch]:
-    """All batches that are kept; EvidenceError for a file that is none."""
+    """All batches that are kept; EvidenceError for a file that is none, or of another experiment."""
     found = []
     for path in sorted(kept.glob("*/batch-*.json")):
         try:
             batch = Batch.model_validate_json(path.read_bytes())
-            if (batch.table, path.parent.name) != (path.parent.name, TABLES[batch.table].name):
+            table = TABLES[batch.table]
+            if table.name != path.parent.name:
                 raise ValueError("it lies in another table's folder")
+            if place(table, batch.batch, Path(), kept).kept != path:
+                raise ValueError("it is another one's file")
+            if not experiments.is_of(batch.spec_digest, experiment(table, batch.batch)):
+                raise ValueError(experiments.OTHER)
         except (ValidationError, KeyError, ValueError) as error:
             raise EvidenceError(
-                where=str(path), got=str(error)[:200], rule="it is a batch that was kept", todo="restore it from Git"
+                where=str(path),
+                got=str(error)[:200],
+                rule="it is a batch that was kept, of the experiment as it is today",
+                todo="restore it from Git, or remove it and make it again",
             ) from None
         found.append(batch)
     return found

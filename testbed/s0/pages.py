@@ -44,7 +44,7 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     ours = figures(controls)
     yield f"| without deduplication | S0 (n = {table.of_s0.runs}) | here (n = {ours.runs}) |"
     yield "| --- | --- | --- |"
-    yield f"| runs with duplicates | {_share(table.of_s0)} | {_share(ours)}; p = {p_value(table.of_s0, ours):.3g} |"
+    yield f"| runs with duplicates | {_share(table.of_s0)} | {_compared(table.of_s0, ours)} |"
     for words, name in (
         ("values read more than once, a run", "values"),
         ("duplicate jumps back, a run", "duplicate_jumps"),
@@ -53,8 +53,8 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     ):
         yield f"| {words} | {_mean(table.of_s0, name)} | {_mean(ours, name)} |"
     yield ""
-    share = f"{sum(map(_is_wrong, treatments))} of {len(treatments)}"
-    yield f"With deduplication, S0: 0 of {RUNS} runs with duplicates; here: {share} with any, or a loss."
+    share = f"{sum(map(_is_wrong, treatments))} of {len(treatments)} with any, or a loss" if treatments else "no run"
+    yield f"With deduplication, S0: 0 of {RUNS} runs with duplicates; here: {share}."
     missed = [run for run in runs if not run.effective]
     yield f"Runs that were not effective, and are in none of these figures: {len(missed)} of {len(runs)}."
     if apart := sum(_is_wrong(run) for run in missed if run.variant != CONTROL):
@@ -87,6 +87,11 @@ def figures(runs: Sequence[Run]) -> Figures:
 def p_value(one: Figures, other: Figures) -> float:
     """Of Fisher's test, two-sided, as `dedup compare` has it."""
     return float(fisher_two_sided(one.with_copies, one.runs, other.with_copies, other.runs))
+
+
+def _compared(of_s0: Figures, ours: Figures) -> str:
+    """Our share and its p; without a run there is neither."""
+    return f"{_share(ours)}; p = {p_value(of_s0, ours):.3g}" if ours.runs else "no run"
 
 
 def _share(of: Figures) -> str:

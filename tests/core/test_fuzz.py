@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from testbed import ledgers
 from tests.fuzz import specs
-from tests.fuzz.__main__ import Done, page
+from tests.fuzz.__main__ import PAGE, STATE, Done, page
 
 from dedup.errors import SpecificationError
 from dedup.experiment.spec import parse
@@ -59,4 +59,23 @@ def test_the_page_has_every_thousand_and_what_was_wrong(tmp_path: Path) -> None:
     assert ledgers.read(state, Done) == [done], "a line that was cut short tells of nothing"
     lines = page(ledgers.read(state, Done)).splitlines()
     assert "| specs | 1,000 | 400 | 600 | 1 | 500 |" in lines
-    assert "- specs 7: `IndexError: x`" in lines
+    assert "- specs 7: IndexError: x" in lines
+    assert "Each thousand is a line of the ledger, 1 in all. Commits of the program: not recorded (1)." in lines
+    assert not any(line.startswith("- and ") for line in lines)
+
+
+def test_what_is_wrong_is_text_on_one_line_and_what_is_left_out_is_counted() -> None:
+    error = "ValidationError: 2 errors\n\n# for `x` <script>"
+    wrong = dict.fromkeys(range(23), error)
+    lines = page([Done(kind="specs", first=0, accepted=400, refused=600, took_s=2.0, wrong=wrong)]).splitlines()
+    own = [line for line in lines if line.startswith("- specs ")]
+    assert len(own) == 20 and {line.partition(": ")[2] for line in own} == {
+        "ValidationError: 2 errors \\# for \\`x\\` &lt;script&gt;"
+    }
+    assert lines[-1] == "- and 3 more, which are in the ledger"
+
+
+def test_the_page_is_made_from_the_ledger() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(ledgers.read(STATE, Done)), (
+        "make it again: python -m tests.fuzz specs --minutes 0"
+    )

@@ -1,8 +1,9 @@
 """`make fuzz`: goes on where the last call was stopped, and writes docs/fuzz.md from all that was done.
 
 A line of the state file, which is kept in the repository, tells of a thousand cases. What a case is follows from its
-number, so that `--case N` shows any of them again. `--minutes` ends it after so long, when a thousand are over;
-Ctrl-C in one, which is then done again. The exit code is 1 if anything was wrong so far.
+number, the published experiments and this program: as long as these stay, `--case N` shows any of them again.
+`--minutes` ends it after so long, when a thousand are over; Ctrl-C in one, which is then done again. The exit code is 1
+if anything was wrong so far.
 """
 
 import argparse
@@ -12,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import ClassVar, Final, TextIO
 
-from pydantic import BaseModel, ConfigDict
 from testbed import ledgers
 from tests.fuzz import histories, specs
 from tests.fuzz.specs import Outcome
+
+from dedup_lab.reporting.markdowns import plain
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "fuzz.md"
@@ -29,7 +31,8 @@ SHOWN: Final = 20
 
 HEAD: Final = """# Fuzzing
 
-Made by `make fuzz` (tests/fuzz), not by hand, from fuzz.jsonl beside it. Each case follows from its number alone.
+Made by `make fuzz` (tests/fuzz), not by hand, from fuzz.jsonl beside it. A case follows from its number, the
+published experiments, and the program of its day.
 
 - *Specs*: a published experiment with one to six changes that nobody would make, or a file with changed bytes. It must
   be accepted, or refused in one line with four parts; never a traceback. What is accepted can be planned, and is the
@@ -42,10 +45,10 @@ Made by `make fuzz` (tests/fuzz), not by hand, from fuzz.jsonl beside it. Each c
 """
 
 
-class Done(BaseModel):
+class Done(ledgers.Entry):
     """A thousand cases of one kind: those numbered from `first` on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    PART: ClassVar = ("kind", "first")
 
     kind: str
     first: int
@@ -88,7 +91,7 @@ def run(kind: str, upto: int, until_s: float, before: Sequence[Done], state: Tex
 
 def page(done: Sequence[Done]) -> str:
     """All of it, in Markdown."""
-    return HEAD + "".join(f"{line}\n" for line in (*_rows(done), *_wrong(done)))
+    return HEAD + "".join(f"{line}\n" for line in (*_rows(done), *_made(done), *_wrong(done)))
 
 
 def _rows(done: Sequence[Done]) -> Iterator[str]:
@@ -102,11 +105,17 @@ def _rows(done: Sequence[Done]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} | {cases / took_s if took_s else 0:,.0f} |"
 
 
+def _made(done: Sequence[Done]) -> Iterator[str]:
+    yield from ("", f"Each thousand is a line of the ledger, {len(done):,} in all. {ledgers.made(done)}")
+
+
 def _wrong(done: Sequence[Done]) -> Iterator[str]:
     found = [(each.kind, number, words) for each in done for number, words in each.wrong.items()]
     if found:
         yield from ("", "## Wrong", "")
-        yield from (f"- {kind} {number}: `{words}`" for kind, number, words in found[:SHOWN])
+        yield from (f"- {kind} {number}: {plain(words)}" for kind, number, words in found[:SHOWN])
+    if len(found) > SHOWN:
+        yield f"- and {len(found) - SHOWN:,} more, which are in the ledger"
 
 
 def main() -> int:
@@ -133,4 +142,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ledgers.told(main))

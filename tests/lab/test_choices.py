@@ -75,3 +75,4 @@ def test_no_run_is_left_out() -> None:
 
 def test_without_runs_nothing_is_chosen() -> None:
     assert chosen([]).full == ()
+    assert chosen([]).words == "There are no runs."

@@ -112,12 +112,57 @@ def test_the_page_sums_up_by_subject() -> None:
     found = page(
         [line(TRANSACTIONS, alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10)), line(SUBJECTS["pulsar"])]
     )
-    assert "| kafka-transactions | 1 | 5 | 7 | 1 | 1 | 0 | 0 | 0 | 2 |" in found
-    assert "| pulsar | 1 | 5 | 7 | 1 | 0 | 0 | 0 | 0 | 2 |" in found
+    assert "| kafka-transactions | 1 | 5 | 7 | 1 | 1 | 0 | 0 | 0 | 0 | 2 |" in found
+    assert "| pulsar | 1 | 5 | 7 | 1 | 0 | 0 | 0 | 0 | 0 | 2 |" in found
     assert (
         "| kafka-transactions 1 | `endtxn-2-1-stall-request-to-next` | aborted_read 3 | 10 of 10 | KAFKA-17754 |"
         in found
     )
+
+
+def test_a_round_that_is_inconclusive_is_told_with_its_reason_and_one_that_passed_is_not() -> None:
+    reason = Reason(verdict=Verdict.INCONCLUSIVE, code="control_unconvincing", text="0 of 5 left\ncopies | <b>")
+    doubtful = exploration(verdict=Verdict.INCONCLUSIVE).model_copy(update={"reasons": (reason,)})
+    passed, told = line(SUBJECTS["pulsar"]), ledger.line(drawn(SUBJECTS["pulsar"], 2), doubtful)
+    assert "| pulsar | 2 | 10 | 14 | 2 | 0 | 0 | 0 | 1 | 0 | 3 |" in page([passed, told])
+    assert "- pulsar 2, inconclusive: 0 of 5 left copies \\| &lt;b&gt;\n" in page([passed, told])
+    assert "Rounds that did not pass" not in page([passed])
+
+
+@pytest.mark.parametrize("alarms", [(), (alarm(Action.STALL_REQUEST_TO_NEXT, "aborted_read", 10),)])
+def test_a_round_whose_control_broke_what_it_promises_is_looked_at_also_beside_a_known_bug(
+    alarms: tuple[Alarm, ...],
+) -> None:
+    told = Reason(verdict=Verdict.FAIL, code="witness", text="EndTxn 2: 3 aborted_read")
+    lost = Reason(verdict=Verdict.FAIL, code="control_failed", text="the control broke what it promises: x-control")
+    failed = exploration(*alarms, verdict=Verdict.FAIL)
+    found = ledger.line(drawn(TRANSACTIONS, 1), failed.model_copy(update={"reasons": (told, lost)}))
+    assert found.unexplained and "fail: EndTxn 2: 3 aborted\\_read; the control broke" in page([found])
+    known = failed.model_copy(update={"reasons": (told,)})
+    assert not ledger.line(drawn(TRANSACTIONS, 1), known).unexplained
+
+
+def test_rounds_of_other_versions_are_told_apart() -> None:
+    first, second, third = (
+        ledger.line(
+            drawn(SUBJECTS["pulsar"], number), exploration().model_copy(update={"versions": {"pulsar broker": version}})
+        )
+        for number, version in ((1, "4.2.4"), (2, "4.3.0"), (3, "4.2.4"))
+    )
+    assert "- pulsar 1, 3: pulsar broker 4.2.4\n- pulsar 2: pulsar broker 4.3.0\n" in page([first, second, third])
+    assert "- pulsar 1: versions not recorded\n" in page([line(SUBJECTS["pulsar"])])
+
+
+def test_the_page_is_made_from_the_ledger() -> None:
+    made = page(ledgers.read(discover.LEDGER, Line))
+    assert discover.PAGE.read_text(encoding="utf-8") == made, "make it again: python -m testbed.discover --minutes 0"
+
+
+@pytest.mark.parametrize("line_", [{"subject": "gone"}, {"subject": "pulsar"}])
+def test_rounds_of_a_subject_that_is_no_longer_explored_are_on_the_page_all_the_same(line_: dict[str, str]) -> None:
+    kept = line(SUBJECTS["pulsar"], alarm(Action.LOSE_REPLY, "lost", 10)).model_copy(update=line_)
+    assert f"| {line_['subject']} | 1 | 5 | 7 | 1 | 0 | 1 | 0 | 0 | 0 | 2 |" in page([kept])
+    assert kept.unexplained
 
 
 @pytest.mark.parametrize(("results", "rounds_done", "code"), [((None, 1, 1), 2, 1), ((1, 1, 1), 3, 0), ((), 0, 0)])

@@ -110,6 +110,18 @@ def test_a_request_that_was_lost_and_one_that_was_held(tmp_path: Path) -> None:
     assert "was held for 1.5 s." in told(tmp_path / "held", held)
 
 
+def test_a_request_without_messages_is_no_batch_and_is_not_said_to_be_asked_only_once(tmp_path: Path) -> None:
+    """A client that asks Metadata again asks with a request of its own."""
+    struck = row(1, "reply Metadata", done="lost", rule="lost-reply")
+    said = told(tmp_path / "asked", [row(0, "request Metadata"), struck, row(9, "request Metadata 2 1")])
+    assert said.startswith(
+        "The reply “Metadata: done” was lost. It carries no batch; whether the client asked the same "
+    )
+    assert "This batch was not sent again" not in said and "producer to broker: Metadata; " in said
+    again = [row(0, "request EndTxn 1 1"), row(1, "reply EndTxn 1 1", done="lost", rule="lost-reply")]
+    assert "It was sent 2 times." in told(tmp_path / "again", [*again, row(9, "request EndTxn 1 2")])
+
+
 def test_of_a_long_conversation_few_frames_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     many = [row(100 + number, f"request Produce {number} 2") for number in range(10, 1010)]
     found = exchanges.decisive("lost-reply", write(tmp_path, [*BEFORE, *many]))

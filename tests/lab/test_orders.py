@@ -10,6 +10,7 @@ from tests.lab.finished import finish
 
 from dedup.judgement.counts import Counts, Jump
 from dedup_report import orders
+from dedup_report.captions import of_order
 from dedup_report.orders import Grid, grid_of
 
 
@@ -49,6 +50,13 @@ def test_values_out_of_order_are_no_copies(tmp_path: Path) -> None:
 def test_values_that_were_never_to_be_sent_are_counted_outside(tmp_path: Path) -> None:
     grid = read(tmp_path, [1, 2, 1 << 47, 101, 3])
     assert (grid.outside, grid.first.sum(), grid.arrivals) == (2, 3, 5)
+    said = list(of_order(grid, None))
+    assert "2 have values that were never to be sent and lie outside the drawing." in said
+    assert "No message is left out." not in said
+
+
+def test_where_each_message_has_a_cell_the_caption_says_so(tmp_path: Path) -> None:
+    assert "No message is left out." in of_order(read(tmp_path, [1, 2, 3]), None)
 
 
 def test_each_stream_has_values_of_its_own(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.builders import History, write_history
 
+from dedup.judgement.latencies import Latency
 from dedup.judgement.summaries import RunRow
 from dedup.judgement.verdict_kinds import Verdict
 from dedup.wire.manifests import FaultRecord
 from dedup_report import captions
+from dedup_report.latencies import Latencies
 from dedup_report.rates import Rates, Recovery, Silence, rates_of
 
 MS = 1_000_000
@@ -96,6 +99,12 @@ def test_a_fault_in_force_for_the_whole_run_has_no_recovery(tmp_path: Path) -> N
     latency = CUT.model_copy(update={"name": "latency", "requested_message": None})
     found = rates(tmp_path, [*SENDS, (1, 100, 1_030 * MS)], latency)
     assert found is not None and not found.recoveries and [span.whole for span in found.spans] == [True]
+
+
+@pytest.mark.parametrize(("messages", "n"), [(1, "(n = 1)"), (1_000_000, "(n = 1,000,000)")])
+def test_percentiles_are_told_with_the_number_of_acknowledgements_that_they_are_of(messages: int, n: str) -> None:
+    whole = Latency(messages=messages, p50_ms=2.0, p99_ms=2.0, max_ms=2.0)
+    assert n in captions.of_latencies(Latencies(np.array([2.0]), np.array([2.0]), whole))
 
 
 @pytest.mark.parametrize("clock", [[], [(0, 0, 0), (0, 100, 1)]], ids=["no tick", "one instant"])

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from testbed.cycles.__main__ import outcomes_in
+from testbed.cycles.__main__ import PAGE, STATE, outcomes_in
 from testbed.cycles.cycles import LATE_S, Outcome, drawn, in_force, kinds
 from testbed.cycles.pages import page
 from tests.runners.test_chaos_watchdog import FakeToxiproxy
@@ -78,6 +78,33 @@ def test_what_is_in_force_for_too_long_or_not_whole_is_bad(changes: dict[str, ob
 def test_a_page_has_the_worst_of_each_fault() -> None:
     said = page([outcome(), outcome(number=2, past_s=-1.0, killed=False, struck=False), outcome(number=4, past_s=None)])
     assert "| kafka | pause | 3 | 2 | 2 | 3.1 | 0.5 | 0 |" in said
+
+
+def test_a_problem_is_text_on_one_line() -> None:
+    said = page([outcome(problems=["the producer ended with 1: Traceback\n  File <stdin>\n# x"])])
+    assert said.endswith(": the producer ended with 1: Traceback File &lt;stdin&gt; \\# x\n")
+
+
+def test_a_page_tells_of_which_versions_its_cycles_are() -> None:
+    first = drawn(1, 0)
+    known = outcome(system=first.system, kind=first.kind, version="4.3.1", made="1a2b3c")
+    older = outcome(number=2, system="kafka", kind=drawn(1, 2).kind)
+    said = page([known, older])
+    assert "Brokers: kafka (version not recorded): 1, kafka 4.3.1: 1." in said
+    assert "Commits of the program: 1a2b3c (1), not recorded (1)." in said
+    assert "had another fault" not in said
+    other = next(kind for kind in kinds("kafka") if kind != first.kind)
+    assert "1 of them had another fault than their number has today" in page([outcome(kind=other), older])
+
+
+def test_a_page_without_cycles_claims_nothing() -> None:
+    said = page([])
+    assert said.endswith("No cycle was done yet.\n") and "| **all** |" not in said
+
+
+def test_the_page_is_made_from_the_ledger() -> None:
+    made = page(outcomes_in(STATE, 1))
+    assert PAGE.read_text(encoding="utf-8") == made, "make it again: python -m testbed.cycles --minutes 0"
 
 
 def test_it_goes_on_after_a_line_that_was_cut_short(tmp_path: Path) -> None:
