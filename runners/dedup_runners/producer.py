@@ -8,7 +8,7 @@ message was sent and every send has exactly one final outcome. SIGTERM stops the
 outcome and its place in the history.
 
 Beside the clock it keeps histograms of latency, unless the client is a program (that sends by itself, and its frames do
-not say when) or messages are sent more than once (`restart`, `resend`).
+not say when), or messages are sent more than once (`restart`, `resend`) or in transactions.
 """
 
 import sys

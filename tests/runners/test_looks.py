@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from dedup.errors import PlatformError
+from dedup.errors import EnvironmentError_, PlatformError
 from dedup.wire.clients import Look
 from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
@@ -174,6 +174,24 @@ def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> 
         pass
     assert (owner.turns, looks.shown(AT_END)) == ([0], AT_END)
     assert not (tmp_path / Look.FILE).exists()
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_an_answer_that_the_disk_does_not_take_is_told(full: bool, tmp_path: Path) -> None:
+    """The disk is full after the first look. Nobody looked from then on, and nobody knew it."""
+    owner, path = Owner(), tmp_path / Look.FILE
+    looks = Looks(cast(Admin, owner), "t", tmp_path, partitions=1, every_s=0.001)
+    looks.begin()
+    if full:
+        path.unlink()
+        path.symlink_to("/dev/full")
+    with looks:
+        until(lambda: len(owner.turns) >= 2, BOUND_S, "another look")
+    if full:
+        with pytest.raises(EnvironmentError_, match="No space left on device"):
+            looks.shown(AT_END)
+    else:
+        assert looks.shown(AT_END).in_force is True
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -1,19 +1,23 @@
 """A program that is restarted, as another session under its old name: whose word says how far it was."""
 
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
-from tests.runners.productions import report_of, rows
+from tests.runners.productions import config_of, report_of, rows
+from tests.runners.witnesses import Seen
 
 from dedup.wire.manifests import ProducerReport
-from dedup_runners.clients import Outcome
+from dedup_runners.clients import Outcome, chunk_of, programs
 from dedup_runners.configs import ProducerConfig, Program
 from dedup_runners.producer import produce
-from dedup_runners.workloads import restart
+from dedup_runners.workloads import restart, sessions
 
 PROGRAM: Final = Program(argv=(sys.executable, "-S", "-E", str(Path(__file__).with_name("a_client_program.py"))))
 MESSAGES, AT, OPEN = 20, 10, 5
@@ -90,3 +94,30 @@ def test_one_that_writes_down_every_message_sends_none_again(run: Run, tmp_path:
     report = run("Close", {"last": "3"}, resume="Application")
     assert report.complete, report.problems
     assert sent_by(tmp_path, 1) == [*range(11, MESSAGES + 1)]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_killed_program_that_was_not_heard_to_its_end_is_a_problem(
+    heard: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process holds its output open, so nobody knows whether it has said more: an `ok`, perhaps."""
+    helper, start = tmp_path / "helper", ": >" if heard else "sleep 600 & echo $! >"
+    argv = ("/bin/sh", "-c", f'{start}"$0"; exec "$@"', str(helper), *PROGRAM.argv)
+    told = {"library": "pulsar-java", "messages": MESSAGES, "sends": True, "properties": {"hold": str(OPEN)}}
+    config = config_of("b:1", tmp_path, program=Program(argv=argv).model_dump(mode="json"), **told)
+    client = sessions.SessionClient(config, lambda outcomes: None, Seen(), sessions.start(config.program))
+    client.connect(20.0)
+    client.plan(np.arange(MESSAGES))
+    assert client.send(chunk_of(0, AT, 1, 28)) == AT
+    if not heard:
+        monkeypatch.setattr(sessions, "LEAVE_S", 2.0)
+        monkeypatch.setattr(programs, "LEAVE_S", 0.1)
+    left = client.kill()
+    if not heard:
+        os.kill(int(helper.read_text()), signal.SIGKILL)
+    assert (client.was_killed, "was not heard to its end" in client.problem) == (heard, not heard)
+    assert left.tolist() == [*range(AT - OPEN, AT)]
+    for thread, stream in zip(client._threads, (client._process.stdout, client._process.stderr), strict=True):
+        thread.join(20.0)
+        assert stream is not None
+        stream.close()

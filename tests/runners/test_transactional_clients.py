@@ -1,13 +1,17 @@
 """What becomes of a transaction by what librdkafka says, and where a partition ends beyond its last message."""
 
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka as ck
 import pytest
-from tests.runners.native_clients import Reporter
+from tests.runners.native_clients import Reporter, given, reports
+from tests.runners.productions import config_of
+from tests.runners.witnesses import Seen
 
 from dedup.wire.manifests import Asked, Ended, EndPosition
+from dedup_runners.clients import chunk_of
 from dedup_runners.clients.confluent_kafka import Consumer
 from dedup_runners.clients.native import Failure
 from dedup_runners.clients.transactions import TransactionalProducer
@@ -103,6 +107,24 @@ def test_a_client_that_has_given_up_ends_nothing_and_can_be_closed() -> None:
     assert client.failed == "_FATAL: words"
     assert client.end(Asked.COMMIT, 60.0) is Ended.UNKNOWN
     client.close()
+
+
+STREAMS: Final = 4
+
+
+@pytest.mark.parametrize("first", [0, 2], ids=["from the first message", "from the middle of a turn"])
+def test_what_has_its_outcome_is_not_in_flight_wherever_the_instance_has_begun(first: int, tmp_path: Path) -> None:
+    """An instance that takes over goes on at any message; brokers have acknowledged all of its five but the last."""
+    told = {"messages": 40, "streams": STREAMS, "sends": True, "transactions": {"size": 10}, "life": {"first": first}}
+    client: Any = TransactionalProducer(config_of("", tmp_path, **told), lambda outcomes: None, Seen())
+    sent = chunk_of(first, first + 5, STREAMS, 28)
+    last = int(sent.streams[-1])
+    client._sent = len(sent.values)
+    given(client, reports(sent.values[:-1].tolist(), range(4), streams=sent.streams[:-1].tolist()))
+    assert [client.in_flight(stream) for stream in range(STREAMS)] == [int(each == last) for each in range(STREAMS)]
+    assert client.in_flight(None) == 1
+    given(client, reports(sent.values[-1:].tolist(), [4], streams=[last]))
+    assert [client.in_flight(each) for each in (None, *range(STREAMS))] == [0] * 5
 
 
 # Where a partition ends.

@@ -20,10 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from dedup.errors import EnvironmentError_
 from dedup.wire.clients import Look
 from dedup.wire.manifests import Deduplication
 from dedup_runners.admins import Admin
-from dedup_runners.recording.journals import Journal
+from dedup_runners.recording.journals import Journal, unwritable
 
 LOOK_S: Final = 1.0
 STOP_S: Final = 60.0
@@ -51,6 +52,7 @@ class Looks:
         self._last_ns: dict[str, int] = {}
         self._turn, self._answers, self._began_ns, self._unseen_ns = 0, 0, 0, 0
         self._needed, self._ended = True, False
+        self._unwritable: EnvironmentError_ | None = None
         self._table = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="deduplication", daemon=True)
@@ -82,8 +84,10 @@ class Looks:
             self._unseen_ns = max([self._unseen_ns, *(now_ns - at for at in (*self._last_ns.values(), *silent_ns))])
 
     def shown(self, at_end: Deduplication) -> Deduplication:
-        """What all looks show together with the one at the end."""
+        """What all looks show together with the one at the end; EnvironmentError_ if an answer was not written."""
         with self._table:
+            if self._unwritable is not None:
+                raise self._unwritable
             if not self._needed:
                 return at_end
             said, answers, unseen_s = dict(self._said), self._answers, round(self._unseen_ns / 1e9, 3)
@@ -92,9 +96,14 @@ class Looks:
         return whole_time(at_end, said, answers, unseen_s, told)
 
     def _run(self) -> None:
-        while not self._over.wait(self._every_s):
-            self._turn += 1
-            self._look(self._turn)
+        try:
+            while not self._over.wait(self._every_s):
+                self._turn += 1
+                self._look(self._turn)
+        except OSError as error:
+            self._unwritable = unwritable(self._path.parent, error)
+        except EnvironmentError_ as error:  # an answer that is not on the disk is no evidence
+            self._unwritable = error
 
     def _look(self, turn: int) -> None:
         try:

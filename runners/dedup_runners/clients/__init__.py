@@ -256,16 +256,20 @@ def no_position(streams: Int32s, values: Int64s, outcome: Outcome) -> Outcomes:
 
 
 def under_way(
-    sent: int, ended: npt.NDArray[np.int64], partition: int | None, homes: Sequence[int] | None = None
+    sent: int, ended: npt.NDArray[np.int64], partition: int | None, homes: Sequence[int] | None = None, first: int = 0
 ) -> int:
     """Of the first `sent` messages of a client, how many of a partition (None: of any) have no outcome.
 
     `ended`: of each of its streams, which take turns, how many have one. `homes`: where each goes; None: stream s to
-    partition s.
+    partition s. `first`: the number of its first message, if it went on in the middle of a turn.
     """
     placed = range(len(ended)) if homes is None else homes
     own = [stream for stream, home in enumerate(placed) if partition in (None, home)]
-    return sum(max(0, messages_of(each, sent, len(ended)) - int(ended[each])) for each in own)
+
+    def sent_to(stream: int) -> int:
+        return messages_of(stream, first + sent, len(ended)) - messages_of(stream, first, len(ended))
+
+    return sum(max(0, sent_to(each) - int(ended[each])) for each in own)
 
 
 def decoded(payloads: bytes) -> tuple[Int32s, Int64s]:

@@ -156,7 +156,7 @@ class Producer:
         asked |= credentials.librdkafka(config.endpoints.for_clients)
         self._topic, self._partitions = config.topic, config.topic_partitions
         self._patience_s, self._most = config.delivery_timeout_s, config.in_flight
-        self._homes, self._own = np.array(config.placed, np.int32), config.own_streams
+        self._homes, self._own, self._first = np.array(config.placed, np.int32), config.own_streams, config.life.first
         self._keys = list(map(key_of, range(config.streams))) if config.keys else None
         self._record, self._witnesses = record, witnesses
         self._reported: list[Reports] = []
@@ -227,7 +227,7 @@ class Producer:
             pass
         with self._counting:
             ended = self._ended_in[self._own]
-        return under_way(sent, ended, partition, self._homes[self._own].tolist())
+        return under_way(sent, ended, partition, self._homes[self._own].tolist(), self._first)
 
     def stop(self) -> None:
         self._stopped = True

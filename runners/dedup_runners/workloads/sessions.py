@@ -49,12 +49,18 @@ class SessionClient(Producer):
         self._order(b"after %s\n" % ",".join(map(str, after.tolist())).encode())
 
     def kill(self) -> Int64s:
-        """End the process by SIGKILL; the messages that it has sent, and of which it has told no outcome."""
+        """End the process by SIGKILL; the messages that it has sent, and of which it has told no outcome.
+
+        It is a problem if it was not heard to its end.
+        """
         self._killed = True
         self._process.send_signal(signal.SIGKILL)
         self._await(lambda: False, LEAVE_S)
-        self.was_killed = self._process.wait(LEAVE_S) == -signal.SIGKILL and not self.problem
+        code = self._process.wait(LEAVE_S)
         self._end()
+        if not self._over:  # an outcome may be among what is still to come, and would be recorded as unknown
+            self.problem = self.problem or self._blamed("it was killed, and was not heard to its end")
+        self.was_killed = code == -signal.SIGKILL and not self.problem
         self._drain()
         left: Int64s = self._plan[self._under_way.left(self._asked)]
         return left
