@@ -104,6 +104,8 @@ def read(folder: Path) -> History:
         arrival, partition, ledger, entry, batch, stream, value, *send = each
         assert arrival == row, f"received: row {row} says that it arrived as number {arrival}"
         _take_read(history, arrival, (partition, ledger, entry, batch), (stream, value), (send[0], send[1]), latest)
+    if history.tells_sends:
+        _check_sessions(history, len(manifest.producer.sessions))
     if manifest.producer.transactions is not None:
         history.transactions = {}
         for each_row in _rows_of_transactions(folder):
@@ -130,6 +132,14 @@ def read(folder: Path) -> History:
         history.events += _jumps(lane, rows, history.lowest.get(lane[1], 1) - 1)
         history.blocks.update(_blocks([value for _, value in rows]))
     return history
+
+
+def _check_sessions(history: History, named: int) -> None:
+    """Rows of a session that the manifest does not name are damage."""
+    for told in (history.sends, history.told, history.copies):
+        for sends in told.values():
+            for session, _ in sends:
+                assert session < named, f"session {session} has rows, and the manifest names {named} sessions"
 
 
 def _rows(folder: Path, table: str, tells_sends: bool) -> Iterator[tuple[int, ...]]:

@@ -42,9 +42,9 @@ def carry_out(asked: argparse.Namespace, verify: Verify) -> int:
             histories += found
             others += [] if found else [root]
         report = verify([*histories, *others], place(asked.findings) if asked.findings else None)
-        write_report(report, place(asked.output))
         if asked.keep:
             keep(report, histories)
+        write_report(report, place(asked.output))
     except DedupError as error:
         print(error, file=sys.stderr)
         return EXIT_ERROR

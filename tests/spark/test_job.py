@@ -18,8 +18,9 @@ from tests.spark.conftest import Judge
 from tests.spark.generated import history_of
 
 from dedup.errors import EnvironmentError_
+from dedup.history.histories import VERIFICATION
 from dedup.judgement.anomalies import Verification
-from dedup_spark import evidence, job, local, oracle, sessions
+from dedup_spark import evidence, job, local, local_job, oracle, programs, sessions
 
 
 def assert_agree(said: Verification, naive: Verification, what: str) -> None:
@@ -207,6 +208,22 @@ def test_a_session_whose_jvm_has_died_ends_like_any_other(monkeypatch: pytest.Mo
     monkeypatch.setattr(sessions, "_start", lambda scratch, cores: SimpleNamespace(stop=stop))
     with pytest.raises(ZeroDivisionError), sessions.local_session():
         raise ZeroDivisionError
+
+
+def test_the_report_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was there although the answers beside the histories were not, and the exit code said that there is none."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    write_history(tmp_path / "run", history_of(1))
+    output, command = tmp_path / "report.json", ["--keep", str(tmp_path / "run")]
+    with monkeypatch.context() as patched:
+        patched.setattr(programs, "keep", full)
+        assert local_job.main(["--output", str(output), *command]) == 4
+    assert not output.exists()
+    assert local_job.main(["--output", str(output), *command]) == 0
+    assert output.exists() and (tmp_path / "run" / VERIFICATION).exists()
 
 
 def test_a_report_that_cannot_be_written_is_an_error_and_no_fail(

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.builders import History, write_history
 
-from dedup_spark import local
+from dedup_spark import local, oracle
 
 RESUMED = History(
     sent=[(0, 1, 0, 0), (0, 2, 1, 0)],
@@ -19,12 +20,15 @@ def test_a_session_that_the_manifest_does_not_name_is_damage(tmp_path: Path) -> 
     write_history(tmp_path / "run", replace(RESUMED, sessions=1))
     (problem,) = local.verify([tmp_path / "run"]).problems
     assert "session 1 has rows, and the manifest names 1 sessions" in problem.error
+    with pytest.raises(AssertionError, match="session 1 has rows"):
+        oracle.judge(tmp_path / "run")
 
 
 def test_sessions_that_it_names_are_judged(tmp_path: Path) -> None:
     write_history(tmp_path / "run", RESUMED)
     report = local.verify([tmp_path / "run"])
     assert (report.problems, report.runs[0].counts.send) == ((), 2)
+    assert oracle.judge(tmp_path / "run").counts == report.runs[0].counts
 
 
 def test_tables_without_sessions_are_no_tables_of_schema_2(tmp_path: Path) -> None:
