@@ -45,7 +45,7 @@ def cases(report: Path, files: Sequence[Path] = FILES) -> list[Case]:
     """These files' tests in a report of pytest's, which may have others. A file that cannot be read is a case."""
     found, stems = [], [file.stem for file in files]
     for each in ElementTree.parse(report).iter("testcase"):
-        module = each.get("classname") or each.get("name", "")  # pytest names a file that it cannot read by its name
+        module = each.get("classname", "") or each.get("name", "")  # of a file that cannot be read
         if module.split(".")[-1] not in stems:
             continue
         others = [child.tag for child in each if child.tag in ("failure", "error", "skipped")]
