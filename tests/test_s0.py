@@ -175,7 +175,7 @@ def test_what_lies_in_the_folder_of_another_experiment_is_not_taken_for_this_one
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "summary.json").write_text(there.model_dump_json())
     ended = subprocess.CompletedProcess[bytes]([], 0 if todays else 4)
-    monkeypatch.setattr(experiments.subprocess, "run", lambda *_, **__: ended)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
     document = made.model_dump(mode="json", by_alias=True, exclude_none=True)
     if todays:
         assert experiments.summed("batch 1", document, tmp_path / "out") == there

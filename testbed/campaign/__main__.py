@@ -13,7 +13,6 @@ import argparse
 import logging
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,6 +24,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from dedup.errors import PlatformError
+from testbed import ledgers
 from testbed.campaign import hubs, points, servers, whole
 from testbed.campaign.breaks import Break
 from testbed.campaign.points import Calm, Outcome, Point
@@ -155,14 +156,6 @@ def on_a_whole_cluster() -> list[Case]:
         return whole.on_a_cluster(Path(folder))
 
 
-def commit() -> str:
-    """The commit: `git describe`, with "-dirty" if files were changed since."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=OUT.parent, capture_output=True, text=True, check=False
-    )
-    return said.stdout.strip() or "unknown"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m testbed.campaign", description="break every request, once each way"
@@ -185,17 +178,23 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.hub:
         return of_a_hub(asked.out)
+    commit = ledgers.commit()  # before hours in which others may commit
     parts = [on_the_fake(to_the_end=asked.to_the_end), hubs.part(collected)]
     if not asked.fake:
         parts.append(on_an_api_server(asked.sample))
-    said = f"Commit {commit()}, Python {platform.python_version()}" + (
-        f", seed {points.seed()}" if asked.sample else ""
-    )
+    said = f"Commit {commit}, Python {platform.python_version()}" + (f", seed {points.seed()}" if asked.sample else "")
     page = written(parts, head=f"{HEAD}\n\n{said}.")
     asked.out.write_text(page, encoding="utf-8")
     cases = list({case.name: case for report in asked.report or () for case in whole.cases(report)}.values())
     if not (asked.fake or asked.no_cluster or asked.report):
         cases = on_a_whole_cluster()
+        if not cases:
+            raise PlatformError(
+                where="the tests on a cluster",
+                got="none that was run",
+                rule="the campaign ends on a whole cluster",
+                todo="read what pytest said above, or give --no-cluster",
+            )
     if cases:
         asked.out.write_text("\n".join([page, *whole.section(cases), ""]), encoding="utf-8")
     bad = sum(not outcome.good for each in parts for outcome in each.outcomes)
@@ -205,4 +204,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ledgers.told(main))

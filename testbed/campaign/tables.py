@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from dedup_lab.reporting.markdowns import plain
 from testbed.campaign.points import Outcome
 
 STAGES: Final = (
@@ -87,4 +88,4 @@ def _wrongs(part: Part) -> Iterator[str]:
         yield "Not as in a calm course:"
         yield ""
     for outcome in wrongs:
-        yield f"- {outcome.point}: {outcome.why}"
+        yield f"- {outcome.point}: {plain(outcome.why)}"

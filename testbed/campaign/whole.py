@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
+from dedup.errors import one_line
+
 ROOT: Final = Path(__file__).parents[2]
 FILES: Final = tuple(ROOT / "tests" / "kubernetes" / f"test_{name}_cluster.py" for name in ("operator", "disasters"))
 TOLD: Final = "told"
@@ -40,10 +42,11 @@ def reporting_to(report: Path) -> list[str]:
 
 
 def cases(report: Path, files: Sequence[Path] = FILES) -> list[Case]:
-    """These files' tests in a report of pytest's, which may have others."""
+    """These files' tests in a report of pytest's, which may have others. A file that cannot be read is a case."""
     found, stems = [], [file.stem for file in files]
     for each in ElementTree.parse(report).iter("testcase"):
-        if each.get("classname", "").split(".")[-1] not in stems:
+        module = each.get("classname", "") or each.get("name", "")  # of a file that cannot be read
+        if module.split(".")[-1] not in stems:
             continue
         others = [child.tag for child in each if child.tag in ("failure", "error", "skipped")]
         told = [one.get("value", "") for one in each.iter("property") if one.get("name") == TOLD]
@@ -67,6 +70,6 @@ def section(cases: Sequence[Case]) -> list[str]:
     ]
     lines += ["| test | ended | seconds | what it told |", "| --- | --- | ---: | --- |"]
     return lines + [
-        f"| {case.name} | {case.ended} | {case.took_s:.0f} | {'; '.join(case.told).replace('|', ',')} |"
+        f"| {case.name} | {case.ended} | {case.took_s:.0f} | {'; '.join(map(one_line, case.told)).replace('|', ',')} |"
         for case in cases
     ]
