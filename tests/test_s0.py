@@ -80,6 +80,15 @@ def test_the_page_says_how_busy_the_machine_was_where_that_is_known() -> None:
     assert "Load of the machine" not in page([batch(run(CONTROL))])
 
 
+def test_a_client_is_named_once_whichever_way_its_version_was_kept() -> None:
+    kept = ("3.13.0 and pulsar-client 3.13.0", "pulsar-client 3.13.0", "3.13.0 and 3.14.0")
+    older, newer, two = ({"versions": {"pulsar-client": told}} for told in kept)
+    own = [batch(run(CONTROL), number=number).model_copy(update=told) for number, told in enumerate((older, newer), 1)]
+    assert "\nRecorded with pulsar-client 3.13.0.\n" in page(own)
+    own.append(own[0].model_copy(update=two))
+    assert "\nRecorded with pulsar-client 3.13.0, pulsar-client 3.13.0 and 3.14.0.\n" in page(own)
+
+
 def test_a_persons_remarks_stand_below_their_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("testbed.s0.pages.KEPT", tmp_path)
     (tmp_path / "kafka-kill-tcp").mkdir()

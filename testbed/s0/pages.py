@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dedup.experiment.statistics import fisher_two_sided
+from dedup.judgement.summaries import AND
 from testbed.s0.batches import KEPT, Batch, Run
 from testbed.s0.tables import RUNS, TABLES, Figures, Table
 
@@ -59,13 +60,18 @@ def _of_table(table: Table, batches: Sequence[Batch]) -> Iterator[str]:
     yield f"Runs that were not effective, and are in none of these figures: {len(missed)} of {len(runs)}."
     if apart := sum(_is_wrong(run) for run in missed if run.variant != CONTROL):
         yield f"Of these, with deduplication and with duplicates or a loss: {apart}."
-    versions = sorted({f"{what} {version}" for batch in own for what, version in batch.versions.items()})
+    versions = sorted({_named(what, version) for batch in own for what, version in batch.versions.items()})
     yield f"Recorded with {', '.join(versions)}."
     if loads := [batch.load for batch in own if batch.load is not None]:
         yield f"Load of the machine: {min(loads):g} to {max(loads):g} a processor."
     yield ""
     if (remarks := KEPT / table.name / REMARKS).is_file():
         yield remarks.read_text(encoding="utf-8")
+
+
+def _named(what: str, version: str) -> str:
+    """A version with its program's name, once: a client's own word has the name in it."""
+    return f"{what} {AND.join(sorted({each.removeprefix(f'{what} ') for each in version.split(AND)}))}"
 
 
 def _is_wrong(run: Run) -> bool:
