@@ -152,6 +152,7 @@ def show(system: str, samples: dict[str, list[Sample]], plan: Plan) -> int:
     """Print the medians and the ratios; how many missed their target."""
     rounds = len(next(iter(samples.values())))
     print(f"\n{system}: {plan.messages:,} messages of 8 bytes, medians of {rounds} rounds in turns")
+    print(f"  at most {plan.in_flight:,} of ours and of the bare loop's unacknowledged")
     if system == "kafka":
         print(f"  batches of {plan.batch_bytes:,} bytes; the first {plan.warm:,} messages of a process do not count")
     rates, cpu = {}, {}
