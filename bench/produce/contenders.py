@@ -61,7 +61,7 @@ class Contest:
     batch_bytes: int = 16384
     """Kafka's batch.size: the Java client's default; librdkafka's is 1,000,000."""
     in_flight: int = 10_000
-    """Messages of ours and of the bare loops that may be unacknowledged; the brokers' tools have no such setting."""
+    """Messages that may be unacknowledged; Kafka's own tool has no such setting."""
     warm: int = 0
     """So many messages a producer sends before it counts, where the system is Kafka."""
     filled: str = ""
