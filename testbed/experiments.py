@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import psutil
 
@@ -49,8 +49,20 @@ def is_of(digest: str, experiment: Experiment) -> bool:
     return digest == experiment.digest()
 
 
-OTHER: Final = "it is of another experiment than today's"
-"""Of what is kept."""
+def check_is_of(digest: str, experiment: Experiment) -> None:
+    """ValueError if what is kept is of another experiment."""
+    if not is_of(digest, experiment):
+        raise ValueError("it is of another experiment than today's")
+
+
+def refused(path: Path, what: str, why: Exception) -> EvidenceError:
+    """The error for a file that is kept, and is no batch or trial (`what`) of today's experiment."""
+    return EvidenceError(
+        where=str(path),
+        got=str(why)[:200],
+        rule=f"it is a {what} that was kept, of the experiment as it is today",
+        todo="restore it from Git, or remove it and make it again",
+    )
 
 
 def complete(name: str, summary: Summary) -> Summary:

@@ -6,7 +6,6 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from dedup.errors import EvidenceError
 from dedup.experiment.spec import Experiment, load, parse
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
@@ -98,15 +97,9 @@ def read(kept: Path = KEPT) -> dict[str, Kept]:
             each = Kept.model_validate_json(path.read_bytes())
             if each.trial != path.stem or each.trial not in TRIALS:
                 raise ValueError("it is another one's file")
-            if not experiments.is_of(each.spec_digest, experiment(TRIALS[each.trial])):
-                raise ValueError(experiments.OTHER)
+            experiments.check_is_of(each.spec_digest, experiment(TRIALS[each.trial]))
         except ValueError as error:
-            raise EvidenceError(
-                where=str(path),
-                got=str(error)[:200],
-                rule="it is a trial that was kept, of the experiment as it is today",
-                todo="restore it from Git, or remove it and make it again",
-            ) from None
+            raise experiments.refused(path, "trial", error) from None
         found[each.trial] = each
     return found
 

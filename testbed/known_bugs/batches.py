@@ -9,7 +9,6 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dedup.errors import EvidenceError
 from dedup.experiment.spec import Experiment, load, parse
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
@@ -112,14 +111,8 @@ def read(kept: Path = KEPT) -> list[Batch]:
             batch = Batch.model_validate_json(path.read_bytes())
             if path_of(batch.bug, batch.batch, kept) != path or batch.bug not in BUGS:
                 raise ValueError("it is another one's file")
-            if not experiments.is_of(batch.spec_digest, experiment(batch.bug, batch.batch)):
-                raise ValueError(experiments.OTHER)
+            experiments.check_is_of(batch.spec_digest, experiment(batch.bug, batch.batch))
         except (ValidationError, ValueError) as error:
-            raise EvidenceError(
-                where=str(path),
-                got=str(error)[:200],
-                rule="it is a batch that was kept, of the experiment as it is today",
-                todo="restore it from Git, or remove it and make it again",
-            ) from None
+            raise experiments.refused(path, "batch", error) from None
         found.append(batch)
     return found

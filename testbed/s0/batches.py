@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dedup.errors import EvidenceError
 from dedup.judgement.summaries import Summary
 from dedup.judgement.verdicts import Verdict
 from testbed import experiments
@@ -118,14 +117,8 @@ def read(kept: Path = KEPT) -> list[Batch]:
                 raise ValueError("it lies in another table's folder")
             if place(table, batch.batch, Path(), kept).kept != path:
                 raise ValueError("it is another one's file")
-            if not experiments.is_of(batch.spec_digest, experiment(table, batch.batch)):
-                raise ValueError(experiments.OTHER)
+            experiments.check_is_of(batch.spec_digest, experiment(table, batch.batch))
         except (ValidationError, KeyError, ValueError) as error:
-            raise EvidenceError(
-                where=str(path),
-                got=str(error)[:200],
-                rule="it is a batch that was kept, of the experiment as it is today",
-                todo="restore it from Git, or remove it and make it again",
-            ) from None
+            raise experiments.refused(path, "batch", error) from None
         found.append(batch)
     return found

@@ -178,7 +178,7 @@ def test_where_what_is_stored_tells_it_nobody_is_asked_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("full", [True, False])
 def test_an_answer_that_the_disk_does_not_take_is_told(full: bool, tmp_path: Path) -> None:
-    """The disk is full after the first look. Nobody looked from then on, and nobody knew it."""
+    """The disk is full after the first look. Before, the thread that looks ended without a word."""
     owner, path = Owner(), tmp_path / Look.FILE
     looks = Looks(cast(Admin, owner), "t", tmp_path, partitions=1, every_s=0.001)
     looks.begin()
