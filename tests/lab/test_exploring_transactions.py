@@ -107,6 +107,7 @@ def test_a_late_commit_arrives_when_the_next_transaction_has_messages() -> None:
     assert happened(end(1), [*rows, row(number=2, error_code=0)])[-1] == strikes.next_has_messages(end(1))
     rule, _ = strikes.rules((end(1),), BY_US)
     assert (rule.until, rule.match.number, rule.match.attempt) == (strikes.next_has_messages(end(1)), 1, None)
+    assert "AddPartitionsToTxn" in rule.clear_of, "else the coordinator refuses it"
 
 
 def test_the_end_of_the_next_transaction_waits_behind_what_is_held_to_it() -> None:
@@ -121,7 +122,8 @@ def test_the_end_of_the_next_transaction_waits_behind_what_is_held_to_it() -> No
 
 
 def test_nothing_waits_behind_what_is_held_to_the_end() -> None:
-    assert len(strikes.rules((end(1, Action.STALL_REQUEST_TO_END),), BY_US)) == 1
+    (rule,) = strikes.rules((end(1, Action.STALL_REQUEST_TO_END),), BY_US)
+    assert not rule.clear_of
 
 
 def held(late: Point, until_s: int) -> list[Row]:

@@ -59,11 +59,11 @@ def test_a_stall_ends_at_the_retry_or_at_its_deadline() -> None:
 def test_the_end_of_the_next_transaction_waits_behind_what_is_held_to_it() -> None:
     held = rule(**{**HELD, "api": "EndTxn", "until": "NextProduce"})
     found, behind = message.rules_of(held)
-    assert found is held
+    assert found is held and "AddPartitionsToTxn" in held.clear_of, "else the coordinator refuses it"
     assert (behind.match.api, behind.match.after, behind.until) == ("EndTxn", held.retried, held.arrived)
     for other in ({"until": "Retry", "api": "EndTxn"}, {"until": "NextProduce"}):
         alone = rule(**{**HELD, **other})
-        assert message.rules_of(alone) == [alone]
+        assert message.rules_of(alone) == [alone] and not alone.clear_of
 
 
 def row(direction: Direction, attempt: int, done: Done = Done.PASSED, error: int | None = 0, offset: int = 2) -> Row:

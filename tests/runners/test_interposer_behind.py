@@ -57,3 +57,24 @@ def test_nothing_waits_longer_than_clients_do(broker: Broker) -> None:
         assert other.hear() == "TWO"
         assert ("request", "two", Done.HELD_TO_DEADLINE, BEHIND.name) in told(interposer, 3)
         other.close()
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["while it is unanswered", "for nothing"])
+def test_what_brokers_would_refuse_now_is_held_on(broker: Broker, waits: bool) -> None:
+    """A coordinator refuses the end of a transaction which a partition is just joining."""
+    held = replace(HELD, match=Match("one"), clear_of=frozenset({MUTE} if waits else ()))
+    with interposed(broker, held) as (interposer, client):
+        (other,) = (Client(each) for each in interposer.bootstrap("s", [broker.address]))
+        other.say(MUTE)
+        until(lambda: broker.heard == [MUTE], TIMEOUT_S, "the broker has it")
+        client.say("one")
+        until(lambda: interposer.held == 1, TIMEOUT_S, "a request is held")
+        interposer.release("go")
+        if waits:
+            other.say("two")
+            assert other.hear() == "TWO"
+            assert broker.heard == [MUTE, "two"] and interposer.held == 1
+            other.close()  # now MUTE gets no answer any more
+        assert client.hear() == "ONE"
+        assert ("request", "one", Done.HELD, "r") in told(interposer, 6 if waits else 3)
+        other.close()

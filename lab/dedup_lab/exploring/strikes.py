@@ -109,7 +109,9 @@ def _rule(point: Point, speaker: Speaker) -> Rule:
     )
     act = ACTS[point.action]
     cut = speaker.dialect.waits and act in (Act.STALL_REQUEST, Act.STALL_REPLY)
-    return Rule(point.name, match, act, until=_until(point, speaker.dialect), deadline_s=STALLED_S, cut=cut)
+    late = speaker.dialect.joins_transaction if point.action is Action.STALL_REQUEST_TO_NEXT else frozenset[str]()
+    until = _until(point, speaker.dialect)
+    return Rule(point.name, match, act, until=until, deadline_s=STALLED_S, cut=cut, clear_of=late)
 
 
 def _until(point: Point, dialect: Dialect) -> str | None:

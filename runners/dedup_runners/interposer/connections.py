@@ -6,6 +6,7 @@ client leaves, in order or not, what it sent before is still passed on, also wha
 
 import asyncio
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -38,11 +39,13 @@ class Surroundings(Protocol):
     tls: ssl.SSLContext | None
     routes: Mapping[Address, Address]
     reached: set[Address]
+    unanswered: Counter[tuple[str, str]]
+    """How many requests wait for their answers: of a session, and of an API."""
 
     def happen(self, event: str) -> None: ...
     def strike(self, rule: Rule, frame: Frame, strike: Strike) -> None: ...
     def note(self, problem: str) -> None: ...
-    async def hold(self, rule: Rule) -> Done: ...
+    async def hold(self, rule: Rule, session: str) -> Done: ...
 
 
 class Connection:
@@ -166,7 +169,7 @@ class Connection:
         if rule is not None and rule.act is Act.STALL_REQUEST:
             done = await self._hold(frame, decision, moment, rule)
         if frame.answered:
-            self._waiting[frame.key] = frame, decision
+            self._await_answer(frame, decision)
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
         self._to_broker.write(frame.raw)
         await self._to_broker.drain()
@@ -187,7 +190,7 @@ class Connection:
                 self._strike(rule, frame, decision)
             else:
                 await self._hold(frame, decision, moment, rule)
-            del self._waiting[frame.key]
+            self._answered(frame.key)
             self._note(frame, decision.places, moment, Done.LOST, rule)
             return False
         if rule is not None and rule.act is Act.STALL_REPLY:
@@ -198,13 +201,23 @@ class Connection:
             done = Done.UNANSWERED
         if not reached or self._client_has_left():
             self._.rules.unheard(self._session, frame)
-        self._waiting.pop(frame.key, None)  # not before: if the connection ends meanwhile, it counts as unanswered
+        self._answered(frame.key)  # not before: if the connection ends meanwhile, it counts as unanswered
         self._note(frame, decision.places, moment, done, None if done is Done.PASSED else rule)
         self._arrived(rule)
         if reached:
             for event in self._.rules.answered(self._session, frame, decision.places):
                 self._.happen(event)
         return True
+
+    def _await_answer(self, frame: Frame, decision: Decision) -> None:
+        self._.unanswered[self._session, frame.api] += frame.key not in self._waiting
+        self._waiting[frame.key] = frame, decision
+
+    def _answered(self, key: Hashable) -> None:
+        """A request was answered, or never will be."""
+        if key in self._waiting:
+            request, _ = self._waiting.pop(key)
+            self._.unanswered[self._session, request.api] -= 1
 
     def _strike(self, rule: Rule, frame: Frame, decision: Decision) -> None:
         """It is told before it is done: no client can notice it earlier."""
@@ -223,7 +236,7 @@ class Connection:
             self._to_client.transport.abort()
         self._reply_is_held |= frame.direction is Direction.REPLY
         try:
-            return await self._.hold(rule)
+            return await self._.hold(rule, self._session)
         except asyncio.CancelledError:
             if frame.direction is Direction.REQUEST:  # a reply is still waited for, and will be unanswered
                 self._note(frame, decision.places, moment, Done.LOST, rule)
@@ -265,7 +278,8 @@ class Connection:
         self._to_client.transport.abort()
         self._to_broker.transport.abort()
         moment = now()
-        for frame, decision in self._waiting.values():
+        for frame, decision in list(self._waiting.values()):
+            self._answered(frame.key)
             nothing = frame._replace(raw=b"", direction=Direction.REPLY)
             self._note(nothing, decision.places, moment, Done.UNANSWERED, decision.rule)
             self._arrived(decision.rule)

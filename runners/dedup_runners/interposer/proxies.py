@@ -9,6 +9,7 @@ import asyncio
 import socket
 import ssl
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Final, TypeVar
 
 from dedup.errors import PlatformError
 from dedup_runners.closing import Closing
-from dedup_runners.interposer.connections import Connection, Lasting, Strike
+from dedup_runners.interposer.connections import POLL_S, Connection, Lasting, Strike
 from dedup_runners.interposer.conversations import Conversation, Done, Unrecorded
 from dedup_runners.interposer.protocols import Address, Frame, Speech
 from dedup_runners.interposer.rules import Rule, Rules, Uncounted
@@ -61,6 +62,7 @@ class Interposer(Closing):
         self.problems: list[str] = []
         self.reached: set[Address] = set()
         """The brokers that could be reached at least once: one that cannot be any more is down."""
+        self.unanswered: Counter[tuple[str, str]] = Counter()
         self.held = 0
         """How many frames are held now; nothing is held when the end of a topic is taken."""
         self.speech = speech
@@ -109,12 +111,14 @@ class Interposer(Closing):
         if problem not in self.problems:
             self.problems.append(problem)
 
-    async def hold(self, rule: Rule) -> Done:
-        """Return when the rule's event has happened, or its deadline has come."""
+    async def hold(self, rule: Rule, session: str) -> Done:
+        """Return when the rule's event has happened and nothing is in the way any more, or its deadline has come."""
         self.held += 1
         try:
             async with asyncio.timeout(rule.deadline_s):
                 await self._event(rule.until or f"the deadline of {rule.name}").wait()
+                while any(self.unanswered[session, api] for api in rule.clear_of):
+                    await asyncio.sleep(POLL_S)
             return Done.HELD
         except TimeoutError:
             return Done.HELD_TO_DEADLINE

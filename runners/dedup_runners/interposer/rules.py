@@ -96,7 +96,8 @@ class Rule:
     It passes over the first `nth` - 1 requests that fit, each counted once if it was put off. A stall ends at the event
     `until`, and at the latest after `deadline_s`. With `cut` the client's side of the connection ends as a stall
     begins, and the broker does not know: a client that waits for ever for an answer asks again on another connection.
-    `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
+    What a stall has held waits further while a request of an API in `clear_of` waits for its answer: brokers would
+    refuse it. `retried` is an event of the rule: what it struck was sent again, and was answered without an error.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Rule:
     begin: Begin | None = None
     nth: int = 1
     cut: bool = False
+    clear_of: frozenset[str] = frozenset()
 
     @property
     def retried(self) -> str:

@@ -24,6 +24,11 @@ def why_left_out(api: str, number: int) -> str | None:
     return None
 
 
+def joins_transaction(end: str) -> frozenset[str]:
+    """The requests by which something joins a transaction that a request of this API ends; none if it ends none."""
+    return frozenset().union(*(each.joins_transaction for each in DIALECTS.values() if end == each.ends_transaction))
+
+
 def ends_transaction(api: str) -> bool:
     """Whether a request of this API ends a transaction."""
     return any(api == each.ends_transaction for each in DIALECTS.values())

@@ -22,6 +22,8 @@ class Dialect(NamedTuple):
     in_transactions: tuple[str, ...] = ()
     """What a producer asks in each of its transactions."""
     ends_transaction: str = ""
+    joins_transaction: frozenset[str] = frozenset()
+    """By which something joins a transaction. Until it is answered the coordinator refuses whatever ends it."""
     returns_by: str = ""
     """By which a client takes its producer's place again, on another connection; empty: it just sends."""
     parting: frozenset[str] = frozenset()

@@ -20,6 +20,7 @@ KAFKA: Final = Dialect(
     later={"FindCoordinator": _TOO},
     in_transactions=("Produce", "AddPartitionsToTxn", "EndTxn"),
     ends_transaction="EndTxn",
+    joins_transaction=frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn"}),
     bare=-1,
     already=46,  # DUPLICATE_SEQUENCE_NUMBER
     put_off=51,  # CONCURRENT_TRANSACTIONS

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dedup.errors import PlatformError
-from dedup.experiment.dialects import ends_transaction
+from dedup.experiment.dialects import ends_transaction, joins_transaction
 from dedup.faults.message import Action, Message, Until
 from dedup.wire.faults import FaultEvent
 from dedup_runners.chaos.actions import inject, no_effect, triggered
@@ -59,7 +59,8 @@ def rule_of(name: str, settings: dict[str, Any], carrier: str, topic: str, parti
     if settings["action"] == Action.LOSE:
         return rule
     event = {Until.RETRY: rule.retried, Until.NEXT_PRODUCE: rule.followed}.get(settings.get("until", ""))
-    return replace(rule, until=event, deadline_s=settings["deadline_s"])
+    late = joins_transaction(settings["api"]) if event == rule.followed else frozenset[str]()
+    return replace(rule, until=event, deadline_s=settings["deadline_s"], clear_of=late)
 
 
 def rules_of(rule: Rule) -> list[Rule]:
