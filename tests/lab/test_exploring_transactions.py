@@ -246,12 +246,18 @@ def test_a_batch_stays_in_its_transaction() -> None:
 # The paragraph.
 
 
-def late_commit(version: int, epoch: int, error: int, point: Point | None = None, more: Sequence[Row] = ()) -> str:
-    """What is said of a request to commit that arrived late; `epoch`: of the next transaction's batches."""
+def late_commit(
+    version: int, epoch: int, error: int, point: Point | None = None, more: Sequence[Row] = (), *, passed: bool = False
+) -> str:
+    """What is said of a request to commit that arrived late; `epoch`: of the next transaction's batches.
+
+    `passed`: its answer was passed on, which says nothing of a client that has closed its connection in order.
+    """
     point = point or end(1)
     name, s = point.name, 1_000_000_000
     end_of = {"api": "EndTxn", "partition": None, "base_sequence": None, "version": version, "broker": "b"}
     produced = {"producer_id": 7, "epoch": 3, "connection": 1}
+    fate = {"done": "passed"} if passed else {"done": "unanswered", "rule": name}
     rows = [
         row(direction="request", monotonic_ns=s, **produced),
         row(monotonic_ns=s, error_code=0, offset=0, **produced),
@@ -259,15 +265,16 @@ def late_commit(version: int, epoch: int, error: int, point: Point | None = None
         row(number=2, connection=5, error_code=0, monotonic_ns=5 * s, **end_of),
         row(number=2, monotonic_ns=6 * s, error_code=0, offset=2, **{**produced, "epoch": epoch}),
         row(direction="request", connection=4, monotonic_ns=3 * s, done="held", held_ns=4 * s, rule=name, **end_of),
-        row(connection=4, monotonic_ns=8 * s, error_code=error, bytes=9, rule=name, done="unanswered", **end_of),
+        row(connection=4, monotonic_ns=8 * s, error_code=error, bytes=9, **fate, **end_of),
         *more,
     ]
     witness = Witness(anomaly="aborted_read", stream=0, value=4, positions=("0/0:2:0",))
     return explain(rows, (point,), BY_US, ["aborted_read"] if not error else [], [witness])
 
 
-def test_a_late_commit_is_explained_with_positions() -> None:
-    assert late_commit(1, 3, 0) == (
+@pytest.mark.parametrize("passed", [True, False])
+def test_a_late_commit_is_explained_with_positions(passed: bool) -> None:
+    assert late_commit(1, 3, 0, passed=passed) == (
         "On connection 4 to b, EndTxn v1 of transaction 1 was held for 4.0 s. After 1.0 s the client sent it again, on "
         "connection 5, and was answered without an error. When the held one arrived, transaction 2 had begun, and "
         "brokers had stored offset 2 of partition 0 of it. It was answered without an error. Batches of both "
@@ -278,9 +285,10 @@ def test_a_late_commit_is_explained_with_positions() -> None:
 
 @pytest.mark.parametrize(("epoch", "error"), [(4, 0), (3, 90)])
 def test_a_late_commit_that_was_refused_or_named_another_epoch_accuses_nobody(epoch: int, error: int) -> None:
-    said = late_commit(5, epoch, error)
-    assert "cannot tell the one from the other" not in said
-    assert ("with error 90" in said) == (error == 90)
+    for passed in (True, False):
+        said = late_commit(5, epoch, error, passed=passed)
+        assert "cannot tell the one from the other" not in said
+        assert ("with error 90" in said) == (error == 90)
 
 
 def stored(at_ms: int, offset: int, error: int = 0) -> Row:

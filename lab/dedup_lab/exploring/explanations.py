@@ -103,12 +103,18 @@ def _of_answer(rows: Sequence[Row], point: Point, words: str) -> Iterator[str]:
 
 
 def _answer(rows: Sequence[Row], request: Row) -> str:
+    reply = _reply(rows, request)
+    return "was not answered" if reply is None else f"was answered {_said(reply)}"
+
+
+def _reply(rows: Sequence[Row], request: Row) -> Row | None:
+    """The broker's answer to a request, though the client may have left. One that never came has no bytes."""
     same = (request.connection, request.api, request.partition, request.number, request.attempt)
     for row in rows:
         asked = (row.connection, row.api, row.partition, row.number, row.attempt)
         if row.direction == Direction.REPLY and asked == same and (row.done != Done.UNANSWERED or row.bytes):
-            return f"was answered {_said(row)}"
-    return "was not answered"
+            return row
+    return None
 
 
 def _said(row: Row) -> str:
@@ -140,7 +146,7 @@ def _of_arrival(rows: Sequence[Row], point: Point, held: Row) -> Iterator[str]:
         yield f"When the held one arrived, {later} brokers had stored {_offsets(stored)} of it."
     elif stored:
         yield f"When the held one arrived, brokers had stored {_offsets(stored)} meanwhile."
-    said = next((row for row in of_point(rows, point) if row.direction == Direction.REPLY and row.bytes), None)
+    said = _reply(rows, held)
     yield "It was not answered any more." if said is None else f"It was answered {_said(said)}."
     if end is not None and end.rule == name_behind(point.name) and (end.held_ns or 0) >= TOLD_NS:
         yield f"The interposer had the {end.api} after that wait behind it, for {(end.held_ns or 0) / 1e9:.1f} s."
