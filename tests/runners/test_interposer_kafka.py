@@ -34,12 +34,13 @@ def cluster(version: int) -> DescribeClusterResponse:
     return DescribeClusterResponse(version=version, cluster_id="c", brokers=brokers)
 
 
-def coordinator(version: int) -> FindCoordinatorResponse:
+def coordinator(version: int, error: int = 0) -> FindCoordinatorResponse:
+    """Of version 4 or later: two of them; the error is the second one's."""
     node, host, port = BROKERS[0]
     if version < 4:
-        return FindCoordinatorResponse(version=version, error_code=0, node_id=node, host=host, port=port)
-    one = FindCoordinatorResponse.Coordinator
-    found = [one(version=version, key=key, node_id=node, host=host, port=port, error_code=0) for key in "ab"]
+        return FindCoordinatorResponse(version=version, error_code=error, node_id=node, host=host, port=port)
+    one, told = FindCoordinatorResponse.Coordinator, (("a", 0), ("b", error))
+    found = [one(version=version, key=key, node_id=node, host=host, port=port, error_code=code) for key, code in told]
     return FindCoordinatorResponse(version=version, coordinators=found)
 
 
@@ -239,3 +240,10 @@ def test_a_broker_is_given_and_printed_as_host_and_port_and_of_ipv6_in_brackets(
 def test_a_client_is_put_off_while_its_last_transaction_ends_and_by_no_other_error(error: int, put_off: bool) -> None:
     frame = replied(framed(EndTxnResponse(version=1, error_code=error)), "EndTxn", 1)
     assert (frame.error_code, frame.put_off) == (error, put_off)
+
+
+@pytest.mark.parametrize("error", [0, 15])
+@pytest.mark.parametrize("version", [2, 3, 4, 6])
+def test_a_coordinator_that_cannot_be_told_is_an_error_whichever_version_says_so(version: int, error: int) -> None:
+    found = replied(framed(coordinator(version, error)), "FindCoordinator", version)
+    assert (found.error_code or 0, found.put_off) == (error, False)

@@ -70,8 +70,8 @@ AUTHENTICATION: Final = frozenset({ApiKey.SaslHandshake, ApiKey.SaslAuthenticate
 
 CONCURRENT_TRANSACTIONS: Final = 51
 """The coordinator has not yet written all markers of the last transaction; nothing is wrong, and the client waits."""
-BY_PARTITION: Final = frozenset({ApiKey.AddPartitionsToTxn, ApiKey.TxnOffsetCommit})
-"""APIs whose replies have an error for each partition; the first that is one is the reply's."""
+BY_PART: Final = frozenset({ApiKey.AddPartitionsToTxn, ApiKey.TxnOffsetCommit, ApiKey.FindCoordinator})
+"""APIs whose replies have an error for each partition or coordinator; the first that is one is the reply's."""
 
 
 class Asked(NamedTuple):
@@ -183,7 +183,7 @@ class KafkaDialogue:
         if key == ApiKey.InitProducerId:
             part = Part(producer_id=fields["ProducerId"].value, epoch=fields["ProducerEpoch"].value)
             frame = frame._replace(parts=(part,))
-        if key in BY_PARTITION:
+        if key in BY_PART:
             return _with_error(frame, next(filter(None, _errors(fields)), 0))
         error = fields.value.get("ErrorCode")
         return frame if error is None else _with_error(frame, error.value)
