@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -30,6 +31,8 @@ class FakeToxiproxy:
 
     def __init__(self) -> None:
         self.toxics: dict[str, list[dict[str, Any]]] = {name: [] for name in PROXIES}
+        self.deaf_until_s = 0.0
+        """Until then it agrees to remove a toxic, and does not."""
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,6 +49,8 @@ class FakeToxiproxy:
             def do_DELETE(self) -> None:
                 _, _, proxy, _, name = self.path.split("/")
                 held = [each for each in fake.toxics[proxy] if each["name"] == name]
+                if held and time.monotonic() < fake.deaf_until_s:
+                    return self.answer(204, None)
                 fake.toxics[proxy] = [each for each in fake.toxics[proxy] if each["name"] != name]
                 self.answer(204 if held else 404, None)
 
@@ -135,6 +140,23 @@ def test_what_an_injector_had_asked_for_and_came_after_its_end_is_healed(
     late.join()
     assert toxiproxy.names == []
     assert [each["detail"]["proxies"] for each in told(lines)] == [["a"]]
+
+
+@pytest.mark.parametrize(("deaf_s", "timeout_s"), [(1.0, 0.1), (0.1, BOUND_S)], ids=["for too long", "for a while"])
+def test_a_toxic_that_does_not_go_is_not_waited_for_for_ever(
+    toxiproxy: FakeToxiproxy, deaf_s: float, timeout_s: float
+) -> None:
+    toxiproxy.toxics["b"].append({"name": "dedup-cut-1"})
+    toxiproxy.deaf_until_s = time.monotonic() + deaf_s
+    asked = watchdog.Toxiproxy(toxiproxy.url)
+    try:
+        if deaf_s > timeout_s:
+            with pytest.raises(OSError, match="toxic dedup-cut-1 is still at b, "):
+                watchdog.remove_everywhere(asked, "dedup-cut-1", [*PROXIES], timeout_s)
+        else:
+            assert watchdog.remove_everywhere(asked, "dedup-cut-1", [*PROXIES], timeout_s) == ["b"]
+    finally:
+        asked.close()
 
 
 def test_what_lies_on_both_streams_is_healed_on_both(

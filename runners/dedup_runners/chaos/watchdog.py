@@ -94,6 +94,8 @@ def remove_everywhere(toxiproxy: Toxiproxy, toxic: str, proxies: list[str], time
             left = toxiproxy.holders(toxic)
             if not left:
                 return sorted(held)
+            if time.monotonic() > deadline:
+                raise OSError(f"toxic {toxic} is still at {', '.join(left)}, {timeout_s:g} s after it was to go")
             held.update(left)
             for proxy in {*left, *proxies}:
                 toxiproxy.remove(proxy, toxic)
