@@ -262,12 +262,17 @@ def test_only_what_deviates_after_the_method_began_is_its_doing(looks: list[tupl
     assert "is not known" in deeds._not_its_doing(deed, 1, {})
 
 
+@pytest.mark.parametrize("undone", [True, False], ids=["undone", "not undone"])
 def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks_are_played(
-    flag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    undone: bool, flag: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Rollbacks that fail, too, have healed nothing."""
     begun = tmp_path / "begun"
     stubborn = {"type": "python", "module": __name__, "func": "stay", "arguments": {"begun": str(begun)}}
     own = experiment(flag, removing(flag, for_s=0), {"type": "action", "name": "stay", "provider": stubborn})
+    if not undone:
+        nothing = {"type": "python", "module": "os", "func": "rmdir", "arguments": {"path": str(tmp_path / "none")}}
+        own["rollbacks"].append({"type": "action", "name": "remove-nothing", "provider": nothing})
     (tmp_path / "own.json").write_text(json.dumps(own))
     monkeypatch.setattr(own_experiments, "INTERRUPT_S", 1.0)
     reading, writing = os.pipe()
@@ -285,6 +290,9 @@ def test_one_that_does_not_let_itself_be_interrupted_is_killed_and_its_rollbacks
         assert code.result(BOUND_S) == INTERRUPTED
     assert (tmp_path / "rollbacks.json").exists()
     assert flag.exists()
+    (line,) = said(tmp_path)
+    assert line["event"] == ("healed_by_watchdog" if undone else "watchdog_failed")
+    assert ("not all rollbacks succeeded" in line["detail"].get("error", "")) != undone
 
 
 @pytest.mark.parametrize(

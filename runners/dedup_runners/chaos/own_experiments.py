@@ -92,11 +92,13 @@ def supervise(orders: Orders) -> int:
     killed = process.returncode not in SAID
     if killed:
         _kill_group(process)
-    if (killed or not in_order) and not _rolled_back(orders):
-        _play_rollbacks(orders)
-    if gone:
-        detail: dict[str, object] = {"reason": "injector gone", "proxies": []}
-        watchdog.append(orders.lines, orders.fault, FaultEvent.HEALED_BY_WATCHDOG, detail)
+    undone = not (killed or not in_order) or _rolled_back(orders) or _rolled_back_alone(orders)
+    reason = "injector gone" if gone else "the experiment's process was killed" if in_order else "deadline"
+    if not undone:
+        error = "not all rollbacks succeeded, which were played alone"
+        watchdog.append(orders.lines, orders.fault, FaultEvent.WATCHDOG_FAILED, {"reason": reason, "error": error})
+    elif gone:
+        watchdog.append(orders.lines, orders.fault, FaultEvent.HEALED_BY_WATCHDOG, {"reason": reason, "proxies": []})
     return ENDED if in_order else INTERRUPTED
 
 
@@ -124,17 +126,19 @@ def _rolled_back(orders: Orders) -> bool:
     return len(played) == len(planned) and all(each.get("status") == "succeeded" for each in played)
 
 
-def _play_rollbacks(orders: Orders) -> None:
-    """The rollbacks alone, as an experiment that does nothing else."""
+def _rolled_back_alone(orders: Orders) -> bool:
+    """Play the rollbacks alone, as an experiment that does nothing else; whether every one has succeeded."""
     experiment = loaded(orders.experiment)
     if not experiment.get("rollbacks"):
-        return
+        return True
     alone = {name: value for name, value in experiment.items() if name != HYPOTHESIS} | {"method": []}
     path = Path(orders.journal).with_name("rollbacks.json")
     path.write_text(json.dumps(alone))
+    journal = str(path.with_name("rollbacks-journal.json"))
     null = subprocess.DEVNULL
-    told = command(str(path), str(path.with_name("rollbacks-journal.json")))
+    told = command(str(path), journal)
     _await(subprocess.Popen(told, stdin=null, stdout=null, stderr=null, start_new_session=True), ROLLBACKS_S)
+    return _rolled_back(orders._replace(experiment=str(path), journal=journal))
 
 
 def loaded(experiment: str) -> dict[str, Any]:
