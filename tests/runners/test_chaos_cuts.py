@@ -4,6 +4,7 @@ The cluster is that of words (test_chaos_cluster_faults.py).
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.runners.test_chaos_cluster_faults import FakeCluster, Stage, endpoints, seen
@@ -64,3 +65,34 @@ def test_a_policy_is_asked_to_go_again_when_the_api_server_does_not_answer(
     partitions.join_again(stage.configuration)
     assert cluster.policies == {}
     assert '"cleared"' in (tmp_path / "faults.jsonl").read_text()
+
+
+class Quiet:
+    """A cut, for a second, of a broker to whom nobody speaks at first: packets are dropped from the n-th look on."""
+
+    def __init__(self, look: int) -> None:
+        self._looks, self._look = 0, look
+
+    def prepare(self) -> None:
+        return
+
+    def begin(self, broker: str, duration_s: float) -> dict[str, str]:
+        return {"table": "t"}
+
+    def effect(self, broker: str) -> dict[str, Any]:
+        self._looks += 1
+        return {"packets_dropped": 1} if self._looks >= self._look else {}
+
+    def end(self, broker: str) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("look", "words"), [(3, None), (100, "reaches the others as before")], ids=["late", "never"])
+def test_a_short_cut_is_looked_at_until_it_shows(
+    look: int, words: str | None, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path, {"partition": {"by": "NetFilter", "duration": "1s"}}).open(cluster)
+    stage.deed.cut = Quiet(look)
+    partitions.cut_off(1.0, stage.configuration)
+    partitions.join_again(stage.configuration)
+    assert (words or "") in (why := stage.reason() or "") and bool(why) == bool(words)

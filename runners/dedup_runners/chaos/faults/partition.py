@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # the cluster's client library takes a second to load, which 
 
 LOOK_EVERY_S: Final = 0.1
 AT_END_S: Final = 3.0
-"""So long before its end the cut is looked at once more: a look takes up to two seconds."""
+"""So long before its end the cut is looked at once more: a look takes up to two seconds. Of a short cut it is half."""
 GONE_S: Final = 10.0
 
 
@@ -69,11 +69,12 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     asked = session.scene.settings | {"duration_s": duration_s}
     session.announce(FaultEvent.INJECTING, broker=leader, leader=leader, **asked)
     deadline = time.monotonic() + duration_s
+    last_look = deadline - min(AT_END_S, duration_s / 2)
     session.recall(Deed).broker = leader
     session.note(FaultEvent.CUT, **cut.begin(leader, duration_s))
     led = session.leader() or leader  # leadership outlasts the cut by seconds
     shown = cut.effect(leader)
-    while not shown and time.monotonic() < deadline - AT_END_S:
+    while not shown and time.monotonic() < last_look:
         time.sleep(LOOK_EVERY_S)
         shown = cut.effect(leader)
     if shown:
@@ -81,7 +82,7 @@ def cut_off(duration_s: float, configuration: dict[str, Any]) -> dict[str, Any]:
     else:
         whom = "the others" if session.scene.settings["between"] == Between.BROKERS else "its clients"
         no_effect(session, f"{by}: broker {leader} reaches {whom} as before")
-    time.sleep(max(0.0, deadline - AT_END_S - time.monotonic()))
+    time.sleep(max(0.0, last_look - time.monotonic()))
     at_end = cut.effect(leader)
     session.note(FaultEvent.EFFECT, at_end=[leader] if at_end else [], **at_end)
     time.sleep(max(0.0, deadline - time.monotonic()))
