@@ -130,6 +130,18 @@ def test_a_retry_that_was_answered_without_an_error_is_an_event() -> None:
         assert list(rules.answered(session, answer, places)) == []
 
 
+@pytest.mark.parametrize(("error", "other", "retried"), [(0, 6, True), (6, 0, False), (0, 0, True)])
+def test_an_error_of_another_partition_is_none_of_the_retrys(error: int, other: int, retried: bool) -> None:
+    """A request may bring a batch to each of several partitions (Java's do)."""
+    rule = Rule("r", Match("Produce", partition=0), Act.STALL_REQUEST)
+    rules, asked = Rules([rule]), sent(7)._replace(parts=sent(7).parts + sent(8, partition=1).parts)
+    rules.decide("s", asked)
+    again = rules.decide("s", asked).places
+    parts = tuple(each.part._replace(error_code=code) for each, code in zip(again, (error, other), strict=True))
+    said = asked._replace(direction=Direction.REPLY, parts=parts)
+    assert list(rules.answered("s", said, again)) == [rule.retried] * retried
+
+
 def test_of_requests_without_messages_the_next_one_is_the_retry() -> None:
     rule = replace(THIRD, match=Match("Metadata"))
     rules, asked = Rules([rule]), Frame(b"", Direction.REQUEST, "Metadata")

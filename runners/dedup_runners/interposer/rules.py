@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeVar
 
 from dedup_runners.interposer.protocols import Frame, Part
@@ -172,15 +173,17 @@ class Rules:
         return Decision(places)
 
     def answered(self, session: str, reply: Frame, places: Iterable[Place]) -> Iterator[str]:
-        """The events that a reply is, which the client gets: a rule's `retried`."""
-        if not self._last or reply.error_code or any(part.error_code for part in reply.parts):
+        """The events that a reply is, which the client gets: a rule's `retried`. Each part has its own error."""
+        if not self._last or reply.error_code:
             return
+        answers = chain(reply.parts, repeat(Part()))
+        done = [place for place, answer in zip(places, answers, strict=False) if not answer.error_code]
         for rule in self._rules:
             said, struck = self._last.get(rule.name, (None, UNASKED))
-            carried = any(place.part.batch is not None for place in places)
+            carried = any(place.part.batch is not None for place in done)
             if said is not None and carried and rule.retried in self.happened:
                 yield rule.followed
-            if said == (session, reply.api) and any(_again(place, struck) for place in places):
+            if said == (session, reply.api) and any(_again(place, struck) for place in done):
                 yield rule.retried
 
     def put_off(self, session: str, reply: Frame, decision: Decision) -> None:
