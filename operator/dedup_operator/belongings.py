@@ -57,6 +57,11 @@ class Belongings:
         if kind == "Job" or sights.judged(found).status is Status.RUNNING:
             self.cluster.delete(kind, self.namespace, name)
 
+    def forget(self, kind: str, name: str) -> None:
+        """Delete the object of that name if it is ours, so that another can be made."""
+        if self.ours(kind, name) is not None:
+            self.cluster.delete(kind, self.namespace, name)
+
     def pods(self, job: Object) -> list[Object]:
         """The pods that the Job has made: anybody who may create pods can give his own the Job's label."""
         meta = job["metadata"]

@@ -42,7 +42,7 @@ from dedup_operator.objects.reports import (
     report_objects,
     with_failure,
 )
-from dedup_operator.objects.runs import RUN, job_of, run_objects
+from dedup_operator.objects.runs import RUN, deadlines_of, job_of, run_objects
 from dedup_operator.objects.settings import Settings, bytes_of
 from dedup_operator.objects.verifications import is_local, kind_of, verification
 from dedup_operator.provision import provisioner
@@ -99,6 +99,8 @@ class KubernetesPlatform:
                 self._system(task).start()
             case Stage.PREPARE:
                 run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
+                # Of the time of one run, which whoever minds its deadlines has, a part is over if the run was refused.
+                self._belongings.forget("Job", deadlines_of(self._owner, run.run_id, attempt))
                 self._belongings.make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
             case Stage.TEARDOWN:
                 self._system(task).leave()

@@ -54,7 +54,7 @@ LOOK_AGAIN_S: Final = 15.0
 STALLED_AGAIN_S: Final = 120.0
 """The longest time between two looks at what is stalled."""
 SWEEP_AGAIN_S: Final = 600.0
-"""A deletion that no event told of, or a record that Helm wrote when the experiment was gone."""
+"""A deletion that no event told of, a record that Helm wrote when its experiment was gone, what may not be deleted."""
 QUEUE_AGAIN_S: Final = 120.0
 """Whose turn it is hears of it by events; this is for the words, and for events that never came."""
 REMAINS: Final[Key] = ("", "")
@@ -438,7 +438,7 @@ class _Look:
         return LOOK_AGAIN_S
 
     def _retain(self, asked: Experiment) -> float | None:
-        """Let go what an execution that is over has left, once it is time. What may not be deleted stays."""
+        """Let go what an execution that is over has left, once it is time. What may not be deleted yet stays."""
         due_unix_s = retentions.due_unix_s(asked.spec.retention, self._before)
         if due_unix_s is None:
             return None
@@ -446,7 +446,7 @@ class _Look:
             return wait_s
         with suppress(Refused):
             return AT_ONCE_S if retentions.sweep(self._cluster, self._owner) else None
-        return None
+        return SWEEP_AGAIN_S
 
     def _abandoned(self, asked: Experiment, state: State, owner: Owner) -> bool:
         """End the execution of an earlier runToken, before it is forgotten; whether it is ended."""

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dedup.experiment.spec import Keep, Retention
-from dedup_operator.clusters import Cluster, Object, UnknownKind
+from dedup_operator.clusters import Cluster, Object, Refused, UnknownKind
 from dedup_operator.conditions import TIME
 from dedup_operator.objects.names import EXECUTION, Owner, execution_of
 from dedup_operator.objects.snapshots import snapshot_name
@@ -40,24 +40,45 @@ def due_unix_s(retention: Retention, status: Status) -> float | None:
 
 
 def sweep(cluster: Cluster, owner: Owner) -> bool:
-    """Take away some of what is left of an execution; whether there was anything to take."""
-    selector, left = f"{EXECUTION}={execution_of(owner)}", AT_A_TIME
+    """Take away some of what is left of an execution; whether there was anything to take.
+
+    A refusal keeps nothing else, and is raised when all the rest has been taken.
+    """
+    took, refused = 0, None
     for kind in KINDS:
-        for made in _some(cluster, kind, owner.namespace, selector):
-            meta = made["metadata"]
-            ours = any(each["uid"] == owner.uid for each in meta.get("ownerReferences") or ())
-            if not ours or meta.get("deletionTimestamp") or meta["name"] == snapshot_name(owner):
+        for made in _some(cluster, kind, owner):
+            try:
+                cluster.delete(kind, owner.namespace, made["metadata"]["name"])
+            except Refused as error:
+                refused = error
                 continue
-            cluster.delete(kind, owner.namespace, meta["name"])
-            left -= 1
-            if not left:
+            took += 1
+            if took == AT_A_TIME:
                 return True
-    return left < AT_A_TIME
+    if not took and refused is not None:
+        raise refused
+    return took > 0
 
 
-def _some(cluster: Cluster, kind: str, namespace: str, selector: str) -> list[Object]:
-    """Of a kind that nobody has installed there is nothing to take away."""
-    try:
-        return cluster.list(kind, namespace, selector, most=AT_A_TIME)
-    except UnknownKind:
-        return []
+def _some(cluster: Cluster, kind: str, owner: Owner) -> list[Object]:
+    """Some objects of a kind that are to go, if there are any, however many others have the same label.
+
+    Of a kind that nobody has installed there is nothing to take away.
+    """
+    selector, most = f"{EXECUTION}={execution_of(owner)}", AT_A_TIME
+    while True:
+        try:
+            found = cluster.list(kind, owner.namespace, selector, most=most)
+        except UnknownKind:
+            return []
+        to_go = [each for each in found if _is_to_go(each, owner)]
+        if to_go or len(found) < most:
+            return to_go
+        most *= 2
+
+
+def _is_to_go(made: Object, owner: Owner) -> bool:
+    """Whether it is ours, is not going already, and is not what stays."""
+    meta = made["metadata"]
+    ours = any(each["uid"] == owner.uid for each in meta.get("ownerReferences") or ())
+    return ours and not meta.get("deletionTimestamp") and meta["name"] != snapshot_name(owner)

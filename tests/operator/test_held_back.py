@@ -13,6 +13,8 @@ from tests.operator.test_reconciliations import SMALL, applied, fake, message
 
 from dedup_operator.admissions import Key
 from dedup_operator.clusters import ClusterError, Forbidden, Object, Unreachable
+from dedup_operator.objects.names import COMPONENT
+from dedup_operator.objects.runs import RUN
 from dedup_operator.queues import WorkQueue
 from dedup_operator.reconciliations import STALLED_AGAIN_S
 
@@ -24,11 +26,14 @@ class Guarded(FakeCluster):
     """A cluster in which the operator may not make objects of a kind, until somebody lets it."""
 
     kind: str = "Job"
+    component: str | None = None
+    """Of the objects of that kind that it may not make; None: of all."""
     lets: bool = False
     asked: int = 0
 
     def create(self, made: Object) -> bool:
-        if made["kind"] == self.kind and not self.lets:
+        component = (made["metadata"].get("labels") or {}).get(COMPONENT)
+        if made["kind"] == self.kind and self.component in (None, component) and not self.lets:
             self.asked += 1
             raise Forbidden(f"{self.kind} is forbidden")
         return super().create(made)
@@ -55,10 +60,10 @@ def work(world: World, for_s: float) -> None:
         queue.done(KEY, failed=failed)
 
 
-def guarded(kind: str) -> tuple[Guarded, World]:
-    cluster = Guarded(kind=kind)
+def guarded(kind: str, *changes: tuple[str, object], component: str | None = None) -> tuple[Guarded, World]:
+    cluster = Guarded(kind=kind, component=component)
     world = World(cluster)
-    world.apply(changed(*SMALL))
+    world.apply(changed(*SMALL, *changes))
     return cluster, world
 
 
@@ -123,6 +128,21 @@ def test_it_does_so_however_often_it_is_called() -> None:
     cluster.lets = True
     world.run()
     assert world.status()["verdict"] == "Pass"
+
+
+@pytest.mark.parametrize("refused_s", [0, 1800])
+def test_who_minds_the_deadlines_of_a_run_is_as_young_as_the_run(refused_s: int) -> None:
+    """He has the time of one run. Made for one that was refused for half an hour, he would leave policies behind."""
+    apart = {"name": "apart", "at": {"message": 1}, "partition": {"by": "NetworkPolicy", "duration": "5s"}}
+    cluster, world = guarded("Job", ("spec/faults", [apart]), component=RUN)
+    work(world, refused_s)
+    assert bool(cluster.asked) is bool(refused_s)
+    cluster.lets = True
+    work(world, 600)
+    assert world.status()["verdict"] == "Pass"
+    runs, minding = (cluster.list("Job", NAMESPACE, f"{COMPONENT}={each}") for each in (RUN, "deadline"))
+    since, until = (sorted(each["metadata"]["creationTimestamp"] for each in those) for those in (runs, minding))
+    assert len(runs) == 2 and since == until
 
 
 def test_a_webhook_of_sparks_operator_that_is_down_for_a_minute_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

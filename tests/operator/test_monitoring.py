@@ -16,6 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.operator.gates import ROOT
 
 from dedup_operator.metrics import Metrics
+from dedup_operator.queues import LAST_RETRY_S
+from dedup_operator.reconciliations import STALLED_AGAIN_S
 
 FILES: Final = ROOT / "charts" / "dedup-operator" / "files"
 DASHBOARD: Final[dict[str, Any]] = json.loads((FILES / "dashboard.json").read_text())
@@ -140,6 +142,22 @@ def test_every_alert_says_what_it_is_and_what_to_do() -> None:
         assert all(re.search(rf"by \([^)]*\b{label}\b", rule["expr"]) for label in used), (
             "a label that is summed away is empty"
         )
+
+
+(REFUSED,) = (each for group in RULES["groups"] for each in group["rules"] if each["alert"].endswith("IsRefused"))
+
+
+def test_one_experiment_that_is_refused_raises_the_alert() -> None:
+    """It is asked again once in so long."""
+    (bound,) = re.findall(r"> ([\d.]+)$", REFUSED["expr"])
+    assert "rate(" in REFUSED["expr"] and float(bound) < 1 / max(LAST_RETRY_S, STALLED_AGAIN_S)
+
+
+def test_an_outage_of_some_minutes_does_not() -> None:
+    """It is forgotten before the alert's time is over."""
+    (seen,) = re.findall(r"\[(\d+)m\]", REFUSED["expr"])
+    (lasting,) = re.findall(r"^(\d+)m$", REFUSED["for"])
+    assert int(lasting) - int(seen) >= 5
 
 
 def test_panels_do_not_cover_each_other() -> None:

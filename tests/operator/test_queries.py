@@ -103,14 +103,14 @@ def test_an_operator_at_rest_and_an_experiment_that_passes_raise_no_alert(alert:
 STORIES: Final[Mapping[str, Story]] = {
     "DedupOperatorDoesNotAct": told(lease_held=0.0),
     "DedupOperatorCrashes": told(("crashes_total", 1, "")),
-    "DedupOperatorIsRefused": told(("api_errors_total", 1_000, "")),
+    "DedupOperatorIsRefused": told(("api_errors_total", 3, "")),
     "DedupOperatorWaitsForApiServer": told(("request_seconds", 8.0, "GET"), times=100),
     "DedupExperimentsWait": told(experiments_waiting=2.0),
     "DedupExperimentFailed": told(("verdicts_total", 1, "Fail")),
     "DedupExperimentError": told(("verdicts_total", 1, "Error")),
 }
-RECENT: Final = 5
-"""Scrapes since it happened: some alerts look back ten minutes."""
+RECENT: Final = 4
+"""Scrapes since it happened: one alert looks back five minutes."""
 
 
 @pytest.mark.parametrize("alert", STORIES)

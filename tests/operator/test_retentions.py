@@ -1,6 +1,6 @@
 """What an execution leaves behind: nothing that nobody needs, and nothing goes before its time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
@@ -115,14 +115,27 @@ def test_what_is_not_ours_stays_whatever_it_is_labelled() -> None:
     assert later(world) == {SNAPSHOT, "ConfigMap theirs"}
 
 
+@pytest.mark.parametrize("finalizers", [[], ["example.org/slow"]])
+def test_what_is_going_hides_nothing_that_is_to_go(finalizers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else holds what is deleted, for hours; a look sees a few objects of a kind."""
+    monkeypatch.setattr(retentions, "AT_A_TIME", 2)
+    world = ended()
+    for job in world.cluster.list("Job", NAMESPACE, ""):
+        world.cluster.patch("Job", NAMESPACE, job["metadata"]["name"], {"metadata": {"finalizers": finalizers}})
+    jobs = {each for each in left(world) if each.startswith("Job ")}
+    assert len(jobs) > 2
+    assert later(world) == ({SNAPSHOT, *jobs} if finalizers else {SNAPSHOT})
+    assert all(each["metadata"].get("deletionTimestamp") for each in world.cluster.list("Job", NAMESPACE, ""))
+
+
 @dataclass
 class Forbidding(FakeCluster):
-    """A cluster in which, from some time on, the operator may delete nothing."""
+    """A cluster in which, from some time on, the operator may delete nothing of these kinds."""
 
-    forbids: bool = False
+    forbids: set[str] = field(default_factory=set)
 
     def delete(self, kind: str, namespace: str, name: str) -> None:
-        if self.forbids:
+        if kind in self.forbids:
             raise Refused(f"{kind} is forbidden")
         super().delete(kind, namespace, name)
 
@@ -132,9 +145,23 @@ def test_what_may_not_be_deleted_costs_no_verdict() -> None:
     world = World(cluster)
     world.apply(changed(*SMALL))
     world.run()
-    cluster.forbids = True
+    cluster.forbids = {*retentions.KINDS}
     assert len(later(world)) > 10
     assert world.condition("Finished") == ("True", "Pass")
+
+
+def test_what_may_not_be_deleted_keeps_nothing_else_and_goes_when_it_may() -> None:
+    cluster = Forbidding()
+    world = World(cluster)
+    world.apply(changed(*SMALL))
+    world.run()
+    cluster.forbids = {"Job"}
+    assert {each.partition(" ")[0] for each in later(world) - {SNAPSHOT}} == {"Job"}
+    operator, _ = world.operator()
+    again_s = operator.look((NAMESPACE, "e"))
+    assert again_s is not None and LOOK_AGAIN_S < again_s <= DAY_S
+    cluster.forbids = set()
+    assert later(world, again_s) == {SNAPSHOT}
 
 
 def test_a_kind_that_nobody_installed_any_more_holds_nothing_up() -> None:

@@ -86,6 +86,11 @@ def job_of(owner: Owner, run_id: str, attempt: int) -> str:
     return name_of(owner, "run", run_id, str(attempt))
 
 
+def deadlines_of(owner: Owner, run_id: str, attempt: int) -> str:
+    """The name of the Job that minds deadlines of an attempt's policies, if it makes any."""
+    return name_of(owner, "deadline", run_id, str(attempt))
+
+
 def run_objects(owner: Owner, experiment: Experiment, run: Run, attempt: int, settings: Settings) -> list[Object]:
     """The ConfigMap and, last, the Job of an attempt, of the same name; and a Job that minds deadlines of policies."""
     told = assignment(owner, experiment, run, attempt, settings)
@@ -126,7 +131,7 @@ def _deadlines(owner: Owner, experiment: Experiment, run: Run, attempt: int, set
     told = (owner.namespace, str(lasts_s), job_of(owner, run.run_id, attempt), str(policies_of(experiment)))
     program = ["python", "-m", "dedup_runners.chaos.deadlines", *told]
     mounts = {"tmp": "/tmp", "token": TOKEN_MOUNT}
-    meta = metadata(owner, name_of(owner, "deadline", run.run_id, str(attempt)), "deadline", **labels_of(run, attempt))
+    meta = metadata(owner, deadlines_of(owner, run.run_id, attempt), "deadline", **labels_of(run, attempt))
     pod = {
         "restartPolicy": "OnFailure",
         "serviceAccountName": deadline_account(owner),

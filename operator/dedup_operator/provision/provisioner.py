@@ -98,8 +98,7 @@ class Provisioner(ABC):
         return None
 
     def _forget_readiness(self) -> None:
-        if self._belongings.ours("Job", self._job) is not None:
-            self._cluster.delete("Job", self._belongings.namespace, self._job)
+        self._belongings.forget("Job", self._job)
 
     def _workloads(self) -> list[Object]:
         return [each for kind in self._kinds() for each in self._list(kind)]
