@@ -2,15 +2,19 @@
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.builders import History, write_history
 from tests.core.evidences import experiment
+from tests.core.test_pairs import pair
 from tests.lab.harness import Quiet
+from upath import UPath
 
 from dedup.experiment.spec import Expectation
 from dedup.experiment.stages import Stage
 from dedup.history.reports import keep, recall
+from dedup.history.stores import Place
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.verdicts import judge_alone
 from dedup_lab import experiments
@@ -54,6 +58,24 @@ def test_the_judge_that_gave_up_is_named_and_no_other(arrivals: tuple[int, int],
     told = [reason.text for reason in judge_alone(said, Expectation.EXACTLY_ONCE).reasons]
     silent = "the local engine did not verify this history; it has to judge every history"
     assert (silent in told, any("Spark" in each for each in told)) == (not sound, False)
+
+
+@pytest.mark.parametrize("besides", [(), ("more//rows.csv",)])
+def test_a_pair_in_a_store_that_cannot_be_fetched_spoils_no_other(besides: tuple[str, ...], tmp_path: Path) -> None:
+    """Anyone may write into the store: a name that leads out of the folder is damage of that pair alone."""
+    store = UPath(f"memory://bucket/{uuid4().hex}")
+    rows = {"sent.csv": b"value,outcome\n1,ok\n", "received.csv": b"partition,position,value\n0,0,1\n"}
+    for name, content in [*rows.items(), *((name, b"") for name in besides)]:
+        store.fs.pipe_file(f"{store.path}/{name}", content)
+    children = Children()
+    try:
+        folders: list[Place] = [store, pair(tmp_path, *(rows[name].decode() for name in ("sent.csv", "received.csv")))]
+        theirs, ours = judge(folders, children, tmp_path / "work", 60, lambda _text: None, by_size=True)
+    finally:
+        children.close()
+    assert ours.said is not None
+    assert (theirs.said is not None, theirs.problem is None) == (not besides, not besides)
+    assert not besides or f"{store}: got an object called 'more//rows.csv'" in str(theirs.problem)
 
 
 def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
