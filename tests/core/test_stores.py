@@ -59,3 +59,10 @@ def test_what_is_no_parquet_file_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"PAR")
     with pytest.raises((OSError, ValueError)), parquet(tmp_path / "file"):
         raise AssertionError("it was opened")
+
+
+def test_an_empty_text_is_no_place_and_a_dot_is_the_folder_where_we_are() -> None:
+    """A variable that is not set would have the histories below that folder judged, whatever they are."""
+    with pytest.raises(SpecificationError, match="got an empty text; "):
+        place("")
+    assert place(".") == Path()

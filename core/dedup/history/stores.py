@@ -35,8 +35,15 @@ logging.getLogger("aiobotocore.credentials").setLevel(logging.CRITICAL)  # it wo
 
 
 def place(text: str) -> Place:
-    """The place that a path or a URI names. SpecificationError for a URI of another kind."""
+    """The place that a path or a URI names. SpecificationError for no text, and for a URI of another kind."""
     scheme, separator, rest = text.partition("://")
+    if not text:
+        raise SpecificationError(
+            where="a path or URI",
+            got="an empty text",
+            rule="a place has a name: without one it would be the folder where you are",
+            todo="see why it is empty (a variable that is not set?), or write . for that folder",
+        )
     if not separator:
         return Path(text)
     bucket = rest.partition("/")[0]
