@@ -47,6 +47,13 @@ def place(text: str) -> Place:
     if not separator:
         return Path(text)
     bucket = rest.partition("/")[0]
+    if "@" in bucket:
+        raise SpecificationError(
+            where=f"{scheme}://…",
+            got="a URI with a user or a password in it",
+            rule="keys come from the environment, and are shown nowhere",
+            todo="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and give s3://BUCKET/PREFIX",
+        )
     if scheme not in SCHEMES or not bucket:
         raise SpecificationError(
             where=text,
