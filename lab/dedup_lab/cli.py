@@ -29,6 +29,7 @@ from dedup.process import machines
 from dedup_lab.commands import results as results_of
 from dedup_lab.commands.check import check
 from dedup_lab.commands.explore import explore
+from dedup_lab.commands.groups import Commands
 from dedup_lab.commands.options import Format, Listing, Open, Secret, Shown
 from dedup_lab.commands.probe import probe
 from dedup_lab.commands.replay import replay
@@ -42,6 +43,7 @@ EXIT_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     name="dedup",
+    cls=Commands,
     help="Does Kafka or Pulsar keep its no-duplicates promise under failure? Runs an experiment on real brokers and "
     "gives a verdict with witnesses: exit code 0 pass, 1 fail, 3 inconclusive, 4 error.",
     no_args_is_help=True,

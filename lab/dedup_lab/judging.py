@@ -126,6 +126,7 @@ def _open(folder: Place, scratch: Path, alone: Engine | None) -> tuple[Place, Ev
     """The place of a history's tables, and its evidence; the tables of a CSV pair are made in `scratch`."""
     if not holds_pair(folder):
         return folder, open_folder(folder).model_copy(update={"alone": alone})
+    here: Place = folder
     try:
         with fetched(folder) as here:
             unpack(here, scratch)

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -99,12 +99,9 @@ def _verify_experiment(
 
 
 def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | None, console: Console) -> list[Evidence]:
-    children = Children()
-    try:
-        with _work_folder() as work, console.status("verifying"):
-            judged = judge(folders, children, work, TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
-    finally:
-        children.close()
+    # The judges' programs end before their folder goes, also after Ctrl-C: what they still write would stay.
+    with _work_folder() as work, closing(Children()) as children, console.status("verifying"):
+        judged = judge(folders, children, work, TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
     if alone is not None:
         console.print(f"{JUDGES[alone]} alone was asked: no other judge checked it", soft_wrap=True)
     else:

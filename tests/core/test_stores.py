@@ -59,3 +59,18 @@ def test_what_is_no_parquet_file_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"PAR")
     with pytest.raises((OSError, ValueError)), parquet(tmp_path / "file"):
         raise AssertionError("it was opened")
+
+
+def test_an_empty_text_is_no_place_and_a_dot_is_the_folder_where_we_are() -> None:
+    """A variable that is not set would have the histories below that folder judged, whatever they are."""
+    with pytest.raises(SpecificationError, match="got an empty text; "):
+        place("")
+    assert place(".") == Path()
+
+
+@pytest.mark.parametrize("uri", ["s3://me:hidden@bucket/prefix", "https://me:hidden@store/bucket"])
+def test_keys_in_a_uri_are_refused_and_not_shown(uri: str) -> None:
+    with pytest.raises(SpecificationError, match="got a URI with a user or a password in it; ") as refused:
+        place(uri)
+    assert "hidden" not in str(refused.value)
+    assert str(place("s3://bucket/me@home")) == "s3://bucket/me@home"

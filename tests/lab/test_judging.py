@@ -1,19 +1,29 @@
 """Who judges, and that what was said is there when it is asked for again."""
 
+import io
+import shutil
+import signal
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from rich.console import Console
 from tests.builders import History, write_history
 from tests.core.evidences import experiment
+from tests.core.test_pairs import pair
 from tests.lab.harness import Quiet
+from upath import UPath
 
 from dedup.experiment.spec import Expectation
 from dedup.experiment.stages import Stage
 from dedup.history.reports import keep, recall
+from dedup.history.stores import Place
 from dedup.judgement.anomalies import Engine
-from dedup.judgement.verdicts import judge_alone
-from dedup_lab import experiments
+from dedup.judgement.verdicts import Evidence, judge_alone
+from dedup_lab import experiments, verifications
 from dedup_lab.children import Children
 from dedup_lab.judging import LOG, judge
 from dedup_lab.results import Results
@@ -54,6 +64,51 @@ def test_the_judge_that_gave_up_is_named_and_no_other(arrivals: tuple[int, int],
     told = [reason.text for reason in judge_alone(said, Expectation.EXACTLY_ONCE).reasons]
     silent = "the local engine did not verify this history; it has to judge every history"
     assert (silent in told, any("Spark" in each for each in told)) == (not sound, False)
+
+
+@pytest.mark.parametrize("besides", [(), ("more//rows.csv",)])
+def test_a_pair_in_a_store_that_cannot_be_fetched_spoils_no_other(besides: tuple[str, ...], tmp_path: Path) -> None:
+    """Anyone may write into the store: a name that leads out of the folder is damage of that pair alone."""
+    store = UPath(f"memory://bucket/{uuid4().hex}")
+    rows = {"sent.csv": b"value,outcome\n1,ok\n", "received.csv": b"partition,position,value\n0,0,1\n"}
+    for name, content in [*rows.items(), *((name, b"") for name in besides)]:
+        store.fs.pipe_file(f"{store.path}/{name}", content)
+    children = Children()
+    try:
+        folders: list[Place] = [store, pair(tmp_path, *(rows[name].decode() for name in ("sent.csv", "received.csv")))]
+        theirs, ours = judge(folders, children, tmp_path / "work", 60, lambda _text: None, by_size=True)
+    finally:
+        children.close()
+    assert ours.said is not None
+    assert (theirs.said is not None, theirs.problem is None) == (not besides, not besides)
+    assert not besides or f"{store}: got an object called 'more//rows.csv'" in str(theirs.problem)
+
+
+def test_the_judges_of_an_interrupted_verification_end_before_their_folder_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark spills until it is ended: what it wrote while its folder was removed stayed."""
+    codes: list[int | None] = []
+
+    def judging(_folders: object, children: Children, work: Path, *_: object, **__: object) -> list[Evidence]:
+        judge = children.start("a judge", [sys.executable, "-c", "import time; time.sleep(600)"], work / LOG)
+        remove = shutil.rmtree
+
+        def removed(folder: Path, ignore_errors: bool = False) -> None:
+            codes.append(judge.code())
+            remove(folder, ignore_errors)
+
+        monkeypatch.setattr(shutil, "rmtree", removed)
+        raise KeyboardInterrupt
+
+    write_history(tmp_path / "run", CLEAN)
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr(verifications, "judge", judging)
+    ask = partial(verifications.verify, expect=None, alone=None, trust_csv=False, as_json=False, findings=None)
+    with pytest.raises(KeyboardInterrupt):
+        ask([tmp_path / "run"], console=Console(file=io.StringIO()))
+    assert codes == [-signal.SIGKILL] and not [*temporary.iterdir()]
 
 
 def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

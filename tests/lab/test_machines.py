@@ -87,6 +87,23 @@ def test_an_output_that_takes_nothing_is_one_line(words: list[str], document: Pa
     assert not any("defect" in line or "Traceback" in line for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["--version"], 4), (["schema"], 4), (["verify", "RUN", "--format", "json"], 4), (["list", "clients"], 0)],
+)
+def test_a_pipe_that_is_closed_is_no_verdict(words: list[str], expected: int, tmp_path: Path) -> None:
+    """In a CI, whose output has no buffer, each line is written at once. The twin: of a table nothing else is lost."""
+    run = tmp_path / "run"
+    write_history(run, History(sent=[(0, 1)], outcomes=[(0, 1, 0, 0, 0, 0, 0)], received=[(0, 0, 0, 0, 0, 0, 1)]))
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = harness.command(*(run if word == "RUN" else word for word in words))
+    unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    code, lines = refused(command, stdout=writing, stderr=subprocess.PIPE, env=unbuffered)
+    os.close(writing)
+    assert code == expected and not any("Traceback" in line for line in lines)
+
+
 @pytest.mark.parametrize(("encoding", "dots"), [("ascii", "?"), ("utf-8", "…")])
 def test_what_an_encoding_does_not_have_is_a_question_mark(encoding: str, dots: str) -> None:
     ended = subprocess.run(

@@ -1,6 +1,8 @@
 """`dedup replay` without brokers: which run is meant, the experiment that is written, and both runs side by side."""
 
+import io
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from tests.lab.finished import AGAIN, BROKEN, CLEAN, finish
 from dedup.experiment.plans import plan
 from dedup.experiment.replays import again
 from dedup.experiment.spec import load
-from dedup_lab import replays
+from dedup_lab import experiments, replays
 from dedup_lab.terminal.replays import show
 
 RUN = "kafka-dedup-002"
@@ -124,6 +126,26 @@ def test_a_system_that_cannot_be_logged_in_to_is_refused_before_anything_is_made
     said = dedup("replay", root, RUN)
     assert said.code == 4 and one_line(said).endswith("give --secret authority=FOLDER")
     assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("name", [None, "my authority"])
+def test_what_finishes_an_interrupted_replay_has_its_secrets(
+    name: str | None, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin needs none."""
+    told = []
+
+    def interrupted(*_: object, command: str, **__: object) -> int:
+        told.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments, "run", interrupted)
+    secrets = {} if name is None else {"authority": tmp_path / name}
+    out, console = tmp_path / "out", Console(file=io.StringIO())
+    with pytest.raises(KeyboardInterrupt):
+        replays.replay(kept, RUN, write=None, out=out, as_json=False, console=console, secrets=secrets)
+    option = [] if name is None else ["--secret", f"authority={tmp_path / name}"]
+    assert shlex.split(told[0]) == ["dedup", "run", str(out / "experiment.json"), *option]
 
 
 def test_both_runs_are_shown_side_by_side(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,21 @@ def test_a_folder_is_shown_as_the_run_showed_it(dedup: Command, tmp_path: Path) 
     assert "sums over runs" in said.out and "verdict: pass" in said.out
 
 
+@pytest.mark.parametrize(
+    ("root", "name"), [("mine", "one"), ("mine [old]", "one"), ("mine", "a[/one]"), ("mine", "a\x1b[2Jone")]
+)
+def test_a_summary_is_shown_letter_by_letter(root: str, name: str, dedup: Command, tmp_path: Path) -> None:
+    """None of its text is taken for colours, or for commands to the terminal. The first one is the twin."""
+    folder = finished(tmp_path / root)
+    document = json.loads((folder / "summary.json").read_text())
+    document["runs"][0]["run_id"] = document["systems"][0]["variant"] = document["reasons"][0]["text"] = name
+    (folder / "summary.json").write_text(json.dumps(document))
+    said = dedup("results", folder)
+    assert (said.code, said.err) == (0, "")
+    assert said.out.count(name.replace("\x1b", "\\x1b")) >= 3 and "\x1b" not in said.out
+    assert f"all results are in {folder} " in said.out
+
+
 def test_its_json_is_summary_json(dedup: Command, tmp_path: Path) -> None:
     said = dedup("results", finished(tmp_path / "mine"), "--format", "json")
     assert (said.code, json.loads(said.out)) == (0, json.loads((tmp_path / "mine" / "summary.json").read_text()))

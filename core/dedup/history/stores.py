@@ -35,11 +35,25 @@ logging.getLogger("aiobotocore.credentials").setLevel(logging.CRITICAL)  # it wo
 
 
 def place(text: str) -> Place:
-    """The place that a path or a URI names. SpecificationError for a URI of another kind."""
+    """The place that a path or a URI names. SpecificationError for no text, and for a URI of another kind."""
     scheme, separator, rest = text.partition("://")
+    if not text:
+        raise SpecificationError(
+            where="a path or URI",
+            got="an empty text",
+            rule="a place has a name: without one it would be the folder where you are",
+            todo="see why it is empty (a variable that is not set?), or write . for that folder",
+        )
     if not separator:
         return Path(text)
     bucket = rest.partition("/")[0]
+    if "@" in bucket:
+        raise SpecificationError(
+            where=f"{scheme}://…",
+            got="a URI with a user or a password in it",
+            rule="keys come from the environment, and are shown nowhere",
+            todo="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and give s3://BUCKET/PREFIX",
+        )
     if scheme not in SCHEMES or not bucket:
         raise SpecificationError(
             where=text,

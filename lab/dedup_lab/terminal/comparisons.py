@@ -6,13 +6,13 @@ Their words and cells are made in `dedup.judgement.comparison_texts`; here they 
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from dedup.errors import one_line, shown
+from dedup.errors import shown
 from dedup.judgement import comparison_texts as texts
 from dedup.judgement.comparisons import Comparison
 from dedup.judgement.verdicts import Verdict
+from dedup_lab.terminal.consoles import plain
 from dedup_lab.terminal.reports import coloured
 
 
@@ -22,27 +22,27 @@ def show(comparison: Comparison, console: Console) -> None:
     table = Table()
     table.add_column("")
     for side in comparison.sides:
-        table.add_column(_plain(side.side), justify="right", overflow="fold")
+        table.add_column(plain(side.side), justify="right", overflow="fold")
     for section in texts.sections(comparison):
         table.add_section()
         if section.heading:
-            table.add_row(f"[bold]{_plain(section.heading)}[/]")
+            table.add_row(f"[bold]{plain(section.heading)}[/]")
         for label, cells in section.rows:
             table.add_row(label, *map(_coloured, cells))
     console.print(table)
     for line in texts.claims(comparison):
-        console.print(f"  - {_plain(line)}", soft_wrap=True)
+        console.print(f"  - {plain(line)}", soft_wrap=True)
 
 
 def show_trend(comparison: Comparison, console: Console) -> None:
     """One row an execution, in the order of time."""
     headings, *rows = texts.trend(comparison)
-    table = Table(*map(_plain, headings))
+    table = Table(*map(plain, headings))
     for row in rows:
         table.add_row(*map(_coloured, row))
     console.print(table)
     for line in texts.trend_claims(comparison):
-        console.print(f"  - {_plain(line)}", soft_wrap=True)
+        console.print(f"  - {plain(line)}", soft_wrap=True)
 
 
 def show_markdown(comparison: Comparison, console: Console) -> None:
@@ -62,16 +62,11 @@ def show_json(comparison: Comparison, console: Console) -> None:
 def show_conditions(comparison: Comparison, console: Console) -> None:
     """What differs between the sides, by what it means for the comparison."""
     for line in texts.conditions(comparison):
-        console.print(f"  - {_plain(line)}", soft_wrap=True)
+        console.print(f"  - {plain(line)}", soft_wrap=True)
 
 
 def _coloured(cell: str) -> str:
-    return coloured(Verdict(cell)) if cell in set(Verdict) else _plain(cell)
-
-
-def _plain(text: str) -> str:
-    """Text of others, safe to print: a summary may come from a store that many write into."""
-    return escape(one_line(text))
+    return coloured(Verdict(cell)) if cell in set(Verdict) else plain(cell)
 
 
 def _write(lines: Iterable[str], console: Console) -> None:

@@ -6,6 +6,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from rich.console import Console
+from rich.markup import escape
+
+from dedup.errors import one_line
 
 QUIET_S: Final = 20.0
 """No terminal is told what is done now more often than this."""
@@ -16,6 +19,11 @@ class _Console(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
+
+
+def plain(text: str) -> str:
+    """Text of others, safe to print: a history or a summary may come from a store that many write into."""
+    return escape(one_line(text))
 
 
 def console(*, stderr: bool = True) -> Console:

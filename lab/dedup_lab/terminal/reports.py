@@ -2,13 +2,13 @@
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dedup.judgement import tables
 from dedup.judgement.summaries import GroupRow, RunRow, Summary
 from dedup.judgement.verdicts import Reason, Verdict
 from dedup_lab.results import Results
+from dedup_lab.terminal.consoles import plain
 from dedup_lab.terminal.findings import show_bins, show_findings
 
 COLOURS = {Verdict.PASS: "green", Verdict.FAIL: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.ERROR: "magenta"}
@@ -19,9 +19,9 @@ def show(results: Results, console: Console) -> int:
     """Print the summary; returns the verdict's exit code. EvidenceError if there is none that can be read."""
     summary = results.read_summary()
     show_summary(summary, console)
+    root = plain(str(results.root))
     console.print(
-        f"\nall results are in {results.root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)",
-        soft_wrap=True,
+        f"\nall results are in {root} (summary.json, *_dedup_output.txt, *_order_output.txt, runs/)", soft_wrap=True
     )
     return summary.exit_code
 
@@ -47,7 +47,7 @@ def show_summary(summary: Summary, console: Console) -> None:
     console.print(f"\nverdict: {coloured(summary.verdict)}", soft_wrap=True)
     show_reasons(summary.reasons, console)
     for merits in tables.merits(summary):
-        console.print(escape(merits.heading), soft_wrap=True)
+        console.print(plain(merits.heading), soft_wrap=True)
         show_reasons(merits.reasons, console)
 
 
@@ -56,7 +56,7 @@ def show_repetitions(summary: Summary, console: Console) -> None:
     if summary.repetitions:
         console.print("\nruns that were repeated:")
     for each in summary.repetitions:
-        console.print(f"  - {escape(str(each))}", soft_wrap=True)
+        console.print(f"  - {plain(str(each))}", soft_wrap=True)
 
 
 def groups_table(groups: tuple[GroupRow, ...]) -> Table:
@@ -64,7 +64,7 @@ def groups_table(groups: tuple[GroupRow, ...]) -> Table:
     table = Table(title=tables.SUMS, title_justify="left")
     table.add_column("")
     for group in groups:
-        table.add_column(f"{group.system}\n{group.variant}", justify="right")
+        table.add_column(f"{plain(group.system)}\n{plain(group.variant)}", justify="right")
     for row in tables.sums(groups):
         table.add_row(row.heading, *row.cells, end_section=row.last)
     table.add_section()
@@ -80,17 +80,17 @@ def show_runs(runs: list[RunRow], console: Console) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for run in runs:
-        table.add_row(run.run_id, *tables.run_cells(run), _verdict(run))
+        table.add_row(plain(run.run_id), *tables.run_cells(run), _verdict(run))
     console.print(table)
     for run in runs:
         if tables.doubtful(run):
-            console.print(f"{run.run_id}: {coloured(run.verdict)}", soft_wrap=True)
+            console.print(f"{plain(run.run_id)}: {coloured(run.verdict)}", soft_wrap=True)
             show_reasons(run.reasons, console)
 
 
 def show_reasons(reasons: tuple[Reason, ...], console: Console) -> None:
     for reason in reasons:
-        console.print(f"  - {escape(reason.text)}", soft_wrap=True)
+        console.print(f"  - {plain(reason.text)}", soft_wrap=True)
 
 
 def show_blocks(group: GroupRow, console: Console) -> None:
