@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from dedup.experiment.dialects import CARRIERS, ends_transaction
+from dedup.experiment.dialects import CARRIERS, ends_transaction, joins_transaction
 from dedup.experiment.dialects.dialect import Dialect
 from dedup.experiment.points import Action, Exchange, Point, Schedule
 from dedup_runners.interposer.conversations import Done, Row
@@ -109,7 +109,7 @@ def _rule(point: Point, speaker: Speaker) -> Rule:
     )
     act = ACTS[point.action]
     cut = speaker.dialect.waits and act in (Act.STALL_REQUEST, Act.STALL_REPLY)
-    late = speaker.dialect.joins_transaction if point.action is Action.STALL_REQUEST_TO_NEXT else frozenset[str]()
+    late = joins_transaction(exchange.api) if point.action is Action.STALL_REQUEST_TO_NEXT else frozenset[str]()
     until = _until(point, speaker.dialect)
     return Rule(point.name, match, act, until=until, deadline_s=STALLED_S, cut=cut, clear_of=late)
 
