@@ -6,7 +6,6 @@ error, never a traceback.
 """
 
 import json
-import shlex
 import signal
 import sys
 from enum import StrEnum
@@ -112,7 +111,8 @@ def run(
     from dedup_lab import experiments, logins
 
     experiment = load(file).with_changes(runs=runs, messages=messages, systems=system or [], seed=seed)
-    again = _command(file, runs, messages, system or [], seed, secret or [])
+    given = {"runs": runs, "messages": messages, "seed": seed}
+    again = experiments.command_of(file, secret or [], systems=system or [], **given)
     ask = partial(experiments.run, out=out, resume=resume, console=_console(), command=again)
     raise typer.Exit(ask(experiment, secrets=logins.given(secret or [])))
 
@@ -410,16 +410,6 @@ def list_clients() -> None:
         settings = ", ".join(sorted(client.allowed))
         table.add_row(client.library, products(client), client.words, versions_of(client), settings)
     _console(stderr=False).print(table)
-
-
-def _command(
-    file: Path, runs: int | None, messages: int | None, systems: list[str], seed: int | None, secrets: list[str]
-) -> str:
-    """The command that ran this experiment; the user repeats it with --resume."""
-    given = (("runs", runs), ("messages", messages), ("seed", seed))
-    numbers = [f"--{name} {value}" for name, value in given if value is not None]
-    chosen = [*(f"--system {name}" for name in systems), *(f"--secret {shlex.quote(each)}" for each in secrets)]
-    return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *chosen])
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -1,6 +1,7 @@
 """An experiment on this machine from start to finish: check, run, judge, report, clean up."""
 
 import shlex
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,17 @@ def run(
     code = reports.show(folder, console)
     reporting.attempt(folder, console)
     return code
+
+
+def command_of(file: Path, secrets: Iterable[str] = (), *, systems: Iterable[str] = (), **given: int | None) -> str:
+    """The command that runs an experiment; the user repeats it with --resume.
+
+    `secrets`: each as the option has it, NAME=FOLDER. `given`: options with a number, those that are not None.
+    """
+    numbers = [f"--{name} {value}" for name, value in given.items() if value is not None]
+    chosen = [f"--system {name}" for name in systems]
+    folders = [f"{logins.OPTION} {shlex.quote(each)}" for each in secrets]
+    return " ".join(["dedup run", shlex.quote(str(file)), *numbers, *chosen, *folders])
 
 
 def judges_locally(experiment: Experiment) -> bool:

@@ -3,7 +3,6 @@
 It is `dedup run` of an experiment that is made from the run's manifest, and then both runs side by side.
 """
 
-import shlex
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -52,13 +51,14 @@ def replay(
     found = recorded(place, run_id)
     made = replays.again(found.experiment, found.manifest)
     show_never(made.never, console)
+    given = [f"{name}={folder}" for name, folder in secrets.items()]
     if write is not None:
         with machines.at(f"--write {write}"):
             results.write(write, text_of(made, found))
-        console.print(f"to strike the same again: {_command(write, secrets)}", soft_wrap=True, markup=False)
+        console.print(f"to strike the same again: {experiments.command_of(write, given)}", soft_wrap=True, markup=False)
         return 0
     root = out or results.default_root(made.experiment)
-    command = _command(root / EXPERIMENT, secrets)
+    command = experiments.command_of(root / EXPERIMENT, given)
     code = experiments.run(made.experiment, out=root, resume=False, console=console, command=command, secrets=secrets)
     seen = compared(found, made, Results(root))
     if as_json:
@@ -87,12 +87,6 @@ def recorded(place: Path, run_id: str | None) -> Recorded:
     root = folder.parents[1]
     experiment = results.experiment_of(root, manifest.spec_digest, "replay", f"run {manifest.run_id}")
     return Recorded(root, attempt, manifest, experiment)
-
-
-def _command(file: Path, secrets: Secrets) -> str:
-    """The command that runs the replay's experiment; the user repeats it with --resume if it was interrupted."""
-    given = (f" {logins.OPTION} {shlex.quote(f'{name}={folder}')}" for name, folder in secrets.items())
-    return f"dedup run {shlex.quote(str(file))}{''.join(given)}"
 
 
 def text_of(made: Again, found: Recorded) -> str:

@@ -99,8 +99,9 @@ class KubernetesPlatform:
                 self._system(task).start()
             case Stage.PREPARE:
                 run = next(run for run in plan(self._experiment) if run.run_id == task.run_id)
-                # Of the time of one run, which whoever minds its deadlines has, a part is over if the run was refused.
-                self._belongings.forget("Job", deadlines_of(self._owner, run.run_id, attempt))
+                if policies_of(self._experiment):
+                    # If the run's Job was refused before, this one is older than the run, and would end before it.
+                    self._belongings.forget("Job", deadlines_of(self._owner, run.run_id, attempt))
                 self._belongings.make(*run_objects(self._owner, self._experiment, run, attempt, self._settings))
             case Stage.TEARDOWN:
                 self._system(task).leave()

@@ -63,7 +63,7 @@ def sweep(cluster: Cluster, owner: Owner) -> bool:
 def _some(cluster: Cluster, kind: str, owner: Owner) -> list[Object]:
     """Some objects of a kind that are to go, if there are any, however many others have the same label.
 
-    Of a kind that nobody has installed there is nothing to take away.
+    If a kind is not installed, it has no objects.
     """
     selector, most = f"{EXECUTION}={execution_of(owner)}", AT_A_TIME
     while True:

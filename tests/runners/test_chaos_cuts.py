@@ -68,7 +68,7 @@ def test_a_policy_is_asked_to_go_again_when_the_api_server_does_not_answer(
 
 
 class Quiet:
-    """A cut, for a second, of a broker to whom nobody speaks at first: packets are dropped from the n-th look on."""
+    """A cut of a broker that nobody sends packets to at first: from the n-th look on, some were dropped."""
 
     def __init__(self, look: int) -> None:
         self._looks, self._look = 0, look

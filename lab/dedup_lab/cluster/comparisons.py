@@ -14,11 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dedup.errors import EXIT_ERROR, DedupError, EvidenceError, SpecificationError, one_line
+from dedup.errors import EXIT_ERROR, DedupError, EvidenceError, SpecificationError
 from dedup.judgement.comparisons import Comparison
 from dedup.judgement.verdicts import EXIT_CODES, Verdict
 from dedup_lab.cluster.access import CONFIG_MAPS, Answered, Cluster, Object, comparison_of, experiment_of, refused
 from dedup_lab.terminal import comparisons as terminal
+from dedup_lab.terminal.consoles import plain
 
 OUTCOMES: Final = {"NothingWorse": Verdict.PASS, "Worse": Verdict.FAIL, "Inconclusive": Verdict.INCONCLUSIVE}
 """The exit code of an outcome is that of a verdict, so that a pipeline asks both in one way."""
@@ -126,12 +127,12 @@ def _show(found: Object, console: Console, *, as_table: bool) -> None:
             table.add_column(heading)
         for each in found["clusters"]:
             keys = ("name", "step", "experiment", "progress", "verdict")
-            table.add_row(*(escape(one_line(str(each.get(key) or "-"))) for key in keys))
+            table.add_row(*(plain(str(each.get(key) or "-")) for key in keys))
         console.print(table)
     where = found["progress"] or "the operator has not seen it yet"
     console.print(f"outcome: {_word(found)} ({escape(where)})", soft_wrap=True)
     for reason in found["reasons"]:
-        console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
+        console.print(f"  - {plain(reason)}", soft_wrap=True)
 
 
 def _word(found: Object) -> Any:

@@ -24,6 +24,7 @@ from dedup.judgement.summaries import COLUMNS
 from dedup.judgement.verdicts import EXIT_CODES, Verdict
 from dedup_lab.cluster.access import Cluster, Object, experiment_of
 from dedup_lab.results import check_own, write
+from dedup_lab.terminal.consoles import plain
 from dedup_lab.terminal.reports import coloured
 from dedup_report import PAGE
 
@@ -107,7 +108,7 @@ def show(found: Object, console: Console) -> None:
     where = " ".join(part for part in (found["phase"] or "the operator has not seen it yet", found["progress"]) if part)
     console.print(f"verdict: {said} ({escape(where)})", soft_wrap=True)
     for reason in found["reasons"]:
-        console.print(f"  - {escape(one_line(reason))}", soft_wrap=True)
+        console.print(f"  - {plain(reason)}", soft_wrap=True)
     stalled = found["phase"] == "Stalled"
     if found["verdict"] is not None and (stalled or not found["current"]):
         why = "it cannot go on" if stalled else "the operator has not seen the newest spec yet"
