@@ -43,16 +43,23 @@ STRIKES: Final = [
 ]
 
 
+PATIENCE: Final = {"socket.timeout.ms": "3000", "api.version.request.timeout.ms": "3000"}
+"""Of the client. After one second, as in an exploration, it gives up connections whose brokers wait for a processor (on
+two cores, beside pods that start), and the next ones, too: it got nothing done in a minute."""
+
+
 def document() -> dict[str, Any]:
     found = harness.document("workloads/kafka-aborted-reads", messages=MESSAGES)
     found["spec"]["workload"]["transactions"] = {"size": 5, "abort": {"every": 2}}
-    found["spec"] |= {"variants": found["spec"]["variants"][1:], "timeouts": {"run": "60s"}}
+    found["spec"] |= {"variants": found["spec"]["variants"][1:], "timeouts": {"run": "180s"}}
     return found
 
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     experiment, _ = grounds.stepped(harness.experiment(document()))
+    (asked,) = experiment.spec.systems
+    asked.client.properties.update(PATIENCE)
     (committed,) = experiment.spec.variants
     with labs.create(tmp_path_factory.mktemp("logs")) as lab:
         system = kafka.start(lab, version="4.3.1", proxied=False)
