@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import yaml
 from rich.console import Console
 
-from dedup.errors import EvidenceError
+from dedup.errors import EnvironmentError_, EvidenceError
 from dedup.experiment import replays
 from dedup.experiment.replays import Again
 from dedup.experiment.spec import Experiment
@@ -54,6 +54,8 @@ def replay(
     given = [f"{name}={folder}" for name, folder in secrets.items()]
     if write is not None:
         with machines.at(f"--write {write}"):
+            if write.exists():
+                raise _taken(write)
             results.write(write, text_of(made, found))
         console.print(f"to strike the same again: {experiments.command_of(write, given)}", soft_wrap=True, markup=False)
         return 0
@@ -116,6 +118,11 @@ def _rows(of: Results) -> tuple[RunRow, ...]:
         return of.read_summary().runs
     except EvidenceError:
         return ()
+
+
+def _taken(file: Path) -> EnvironmentError_:
+    rule = "the experiment goes to a new file, so that none that is kept beside a result is replaced"
+    return EnvironmentError_(where=f"--write {file}", got="a file that exists", rule=rule, todo="give another name")
 
 
 def _no_run(place: Path, run_id: str | None = None) -> EvidenceError:

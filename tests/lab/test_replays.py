@@ -44,6 +44,14 @@ def test_the_experiment_is_written_and_can_be_run(dedup: Command, kept: Path, tm
     assert dedup("plan", tmp_path / "again.yaml").code == 0
 
 
+def test_a_file_that_exists_is_not_replaced(dedup: Command, mine: Path) -> None:
+    """The experiment of the results themselves, say: without it nothing of them can be repeated or resumed."""
+    before = (mine / "experiment.json").read_text()
+    said = dedup("replay", mine, RUN, "--write", mine / "experiment.json")
+    assert said.code == 4 and "got a file that exists" in one_line(said)
+    assert (mine / "experiment.json").read_text() == before
+
+
 def test_a_run_is_named_by_its_results_and_id_or_by_its_folder(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = kept / "runs" / RUN
     found = replays.recorded(kept, RUN)

@@ -23,7 +23,7 @@ def replay(
     ] = None,
     write: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Only write the experiment that does it.", show_default=False),
+        typer.Option(metavar="FILE", help="Only write the experiment that does it, to a new file.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
