@@ -100,8 +100,9 @@ def _verify_experiment(
 
 def _judged(folders: Sequence[Place], alone: Engine | None, findings: Place | None, console: Console) -> list[Evidence]:
     # The judges' programs end before their folder goes, also after Ctrl-C: what they still write would stay.
-    with _work_folder() as work, closing(Children()) as children, console.status("verifying"):
+    with _work_folder() as (work, kept), closing(Children()) as children, console.status("verifying"):
         judged = judge(folders, children, work, TIMEOUT_S, lambda text: None, alone, findings, by_size=True)
+        kept += [log for log in work.glob("*.log") if any(str(log) in (each.problem or "") for each in judged)]
     if alone is not None:
         console.print(f"{JUDGES[alone]} alone was asked: no other judge checked it", soft_wrap=True)
     else:
@@ -117,22 +118,21 @@ def _judges(evidence: Evidence) -> str:
 
 
 @contextmanager
-def _work_folder() -> Iterator[Path]:
-    """A temporary folder. When the judges fail, the log that the error names stays in it, and nothing else."""
-    folder = Path(tempfile.mkdtemp(prefix="dedup-verify-"))
-    kept: Path | None = None
+def _work_folder() -> Iterator[tuple[Path, list[Path]]]:
+    """A temporary folder, and which of its files stay: the logs that a reason or an error names, and nothing else."""
+    folder, kept = Path(tempfile.mkdtemp(prefix="dedup-verify-")), list[Path]()
     try:
-        yield folder
+        yield folder, kept
     except PlatformError:
-        kept = folder / LOG
+        kept += folder.glob(LOG)
         raise
     finally:
-        if kept is None or not kept.exists():
+        if not kept:
             shutil.rmtree(folder, ignore_errors=True)
         for path in folder.glob("*"):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
-            elif path != kept:
+            elif path not in kept:
                 path.unlink()
 
 

@@ -4,6 +4,7 @@ import io
 import shutil
 import signal
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from tests.core.test_pairs import pair
 from tests.lab.harness import Quiet
 from upath import UPath
 
+from dedup.errors import EXIT_ERROR
 from dedup.experiment.spec import Expectation
 from dedup.experiment.stages import Stage
-from dedup.history.reports import keep, recall
+from dedup.history.reports import keep, open_folder, recall
 from dedup.history.stores import Place
 from dedup.judgement.anomalies import Engine
 from dedup.judgement.verdicts import Evidence, judge_alone
@@ -109,6 +111,26 @@ def test_the_judges_of_an_interrupted_verification_end_before_their_folder_goes(
     with pytest.raises(KeyboardInterrupt):
         ask([tmp_path / "run"], console=Console(file=io.StringIO()))
     assert codes == [-signal.SIGKILL] and not [*temporary.iterdir()]
+
+
+def test_a_log_that_a_reason_names_is_there_and_nothing_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of two oracles, one of which ended without an answer."""
+
+    def judging(folders: Sequence[Path], _children: object, work: Path, *_: object, **__: object) -> list[Evidence]:
+        for number in range(2):
+            (work / f"oracle-{number}.log").write_text("no memory")
+        (work / "pair-0").mkdir()
+        problem = f"oracle 1: got exit code 1; no memory; read {work / 'oracle-1.log'}"
+        return [open_folder(folder).model_copy(update={"problem": problem}) for folder in folders]
+
+    write_history(tmp_path / "run", CLEAN)
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    monkeypatch.setattr(verifications, "judge", judging)
+    ask = partial(verifications.verify, expect=None, alone=None, trust_csv=False, as_json=False, findings=None)
+    assert ask([tmp_path / "run"], console=Console(file=(shown := io.StringIO()), width=500)) == EXIT_ERROR
+    assert [each.name for each in temporary.glob("*/*")] == ["oracle-1.log"]
+    assert str(*temporary.glob("*/*")) in shown.getvalue()
 
 
 def test_spark_may_take_as_long_as_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
