@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import yaml
 from rich.console import Console
 
-from dedup.errors import EnvironmentError_, EvidenceError
+from dedup.errors import EvidenceError, SpecificationError
 from dedup.experiment import replays
 from dedup.experiment.replays import Again
 from dedup.experiment.spec import Experiment
@@ -120,9 +120,9 @@ def _rows(of: Results) -> tuple[RunRow, ...]:
         return ()
 
 
-def _taken(file: Path) -> EnvironmentError_:
+def _taken(file: Path) -> SpecificationError:
     rule = "the experiment goes to a new file, so that none that is kept beside a result is replaced"
-    return EnvironmentError_(where=f"--write {file}", got="a file that exists", rule=rule, todo="give another name")
+    return SpecificationError(where=f"--write {file}", got="a file that exists", rule=rule, todo="give another name")
 
 
 def _no_run(place: Path, run_id: str | None = None) -> EvidenceError:
